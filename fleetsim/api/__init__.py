@@ -162,39 +162,3 @@ def read_config(framework: str, *config: str, changes: Mapping[str, Any] | None 
     from fleetsim.job.options import change_texts
 
     return imported(framework, config, list(change_texts(changes or {}).values()))
-
-
-__all__ = [
-    "CompareResult",
-    "Estimate",
-    "FleetsimError",
-    "ForecastResult",
-    "InfeasibleError",
-    "InputError",
-    "Interrupted",
-    "Job",
-    "Metrics",
-    "OutsideError",
-    "PackResult",
-    "PlanResult",
-    "ReplayResult",
-    "SimulateResult",
-    "SizeResult",
-    "SplitResult",
-    "StuckError",
-    "SweepResult",
-    "calibrate",
-    "compare",
-    "estimate_profile",
-    "load",
-    "pack",
-    "plan",
-    "profile",
-    "profiles",
-    "read_config",
-    "replay",
-    "scenarios",
-    "sweep",
-    "validate",
-    "watch",
-]

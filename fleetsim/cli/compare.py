@@ -33,16 +33,11 @@ def compare(asked: Compare, output: ComparedOutput) -> None:
     """What changed between A and B, by how much, and is it more than luck? Scenarios, results or windows of history.
 
     Examples:
-
-    [bold]fleetsim compare job.yaml --set-b fleet.instances=8[/bold]
-
-    [bold]fleetsim compare verl-sync verl-fully-async --len 4000[/bold]
-
-    [bold]fleetsim compare before.json after.json --fail-if regression[/bold]
-
-    [bold]fleetsim compare before.om after.om --html changes.html[/bold]
-
-    [bold]fleetsim compare --prometheus http://localhost:9090 --a -6h..-3h --b -3h..now[/bold]
+    fleetsim compare job.yaml --set-b fleet.instances=8
+    fleetsim compare verl-sync verl-fully-async --len 4000
+    fleetsim compare before.json after.json --fail-if regression
+    fleetsim compare before.om after.om --html changes.html
+    fleetsim compare --prometheus http://localhost:9090 --a -6h..-3h --b -3h..now
 
     A metric changed if that is told from luck and from --min-change (of shares: points), however many are looked at.
 

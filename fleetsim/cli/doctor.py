@@ -144,12 +144,9 @@ def doctor(asked: Doctor, access: DoctorAccess) -> None:
     """Look at this installation: versions, extras, kernel, GPU, and a Prometheus if one is named.
 
     Examples:
-
-    [bold]fleetsim doctor[/bold]
-
-    [bold]fleetsim doctor --prometheus http://localhost:9090[/bold]
-
-    [bold]fleetsim doctor --json > doctor.json[/bold]
+    fleetsim doctor
+    fleetsim doctor --prometheus http://localhost:9090
+    fleetsim doctor --json > doctor.json
 
     Secrets are not shown. Attach its --json to a report of a bug.
     """

@@ -48,10 +48,8 @@ def examples(asked: Placed) -> None:
     """The files that README and documentation use: a job, results, a history, a log, a configuration.
 
     Examples:
-
-    [bold]fleetsim examples[/bold]
-
-    [bold]fleetsim examples samples[/bold]
+    fleetsim examples
+    fleetsim examples samples
 
     It takes some seconds, for fleetsim simulates them. A file that is there already is left as it is.
     """

@@ -143,6 +143,7 @@ class Printed(Formed):
     fail_if: Annotated[
         list[str] | None, Option('Exit 10 if true: "step_s>30". Repeatable.', RUN, metavar="CONDITION")
     ] = None
+    explain: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,4 +157,6 @@ class Output(Printed):
 class BriefOutput(Output):
     """What a command does with an answer that is told in brief."""
 
-    explain: Annotated[bool, Option("Print the rest too: why, what else was tried, what was assumed.", RUN)] = False
+    explain: Annotated[
+        bool, Option("Print the rest too: why, what else was tried, what was assumed.", RUN, after="strict")
+    ] = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fleetsim.cli.answer import answer
 from fleetsim.cli.flags import BriefOutput
 from fleetsim.forecast.ask import NUMBERS, Forecast
 from fleetsim.forecast.ask import forecast as ask
@@ -11,31 +12,12 @@ def forecast(asked: Forecast, output: BriefOutput) -> None:
     """What the whole run takes: hours, GPU-hours, dollars and tokens to its last step, with ranges.
 
     Examples:
-
-    [bold]fleetsim forecast job.yaml --steps 2000[/bold]
-
-    [bold]fleetsim forecast job.yaml --steps 2000 --schedule len=0:1500,500:4000 --schedule batch=0:256,1000:512[/bold]
-
-    [bold]fleetsim forecast job.yaml --steps 2000 --schedule plan.csv --resize --html forecast.html[/bold]
-
-    [bold]fleetsim forecast job.yaml --steps 2000 --set trainer.failures.mtbf_s=86400 --fail-if "usd>5000"[/bold]
-
-    [bold]fleetsim forecast --run train.log --steps 2000 --backtest 0.2[/bold]
+    fleetsim forecast job.yaml --steps 2000
+    fleetsim forecast job.yaml --steps 2000 --schedule len=0:1500,500:4000 --schedule batch=0:256,1000:512
+    fleetsim forecast job.yaml --steps 2000 --schedule plan.csv --resize --html forecast.html
+    fleetsim forecast job.yaml --steps 2000 --set trainer.failures.mtbf_s=86400 --fail-if "usd>5000"
+    fleetsim forecast --run train.log --steps 2000 --backtest 0.2
 
     A few long runs are simulated at points of the schedule; straight lines lie between them.
     """
-    from fleetsim.cli.output import checked, finish, show_result, write_page
-    from fleetsim.cli.progress import progress
-
-    def ready() -> Forecast:
-        made = asked.ready()
-        made.checked()
-        return made
-
-    question, gate, page = checked(ready, output, NUMBERS)
-    with progress("loading the simulator", searches=True) as watch:
-        result = ask(question, watch)
-    show_result(result, output.form, output.explain)
-    if page is not None:
-        write_page(page, result.page())
-    finish(result, gate, output.strict)
+    answer(ask, asked, output, only=NUMBERS)

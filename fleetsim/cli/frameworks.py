@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fleetsim.cli.terminal import say
+from fleetsim.cli.terminal import say, say_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,16 +60,11 @@ def from_(
     """Make a scenario of a framework's own configuration; say what was taken, assumed and left out.
 
     Examples:
-
-    [bold]fleetsim scenario from verl run.sh -o verl.yaml[/bold]
-
-    [bold]fleetsim scenario from verl config.yaml -- trainer.nnodes=2 actor_rollout_ref.rollout.n=16[/bold]
-
-    [bold]fleetsim scenario from openrlhf -- --rollout.batch_size 128 --rollout.n_samples_per_prompt 8 ...[/bold]
-
-    [bold]fleetsim scenario from --run train.log --set engine.gpu=H100 -o observed.yaml[/bold]
-
-    [bold]fleetsim scenario from prime-rl rl.toml --set workload.output_tokens.mean=2100 --json[/bold]
+    fleetsim scenario from verl run.sh -o verl.yaml
+    fleetsim scenario from verl config.yaml -- trainer.nnodes=2 actor_rollout_ref.rollout.n=16
+    fleetsim scenario from openrlhf -- --rollout.batch_size 128 --rollout.n_samples_per_prompt 8 ...
+    fleetsim scenario from --run train.log --set engine.gpu=H100 -o observed.yaml
+    fleetsim scenario from prime-rl rl.toml --set workload.output_tokens.mean=2100 --json
     """
     if framework is None:
         _of_run(run, output, set_ or (), force, json_)
@@ -92,8 +87,6 @@ def _of_run(
     start: Mapping[str, Any] | None = None,
 ) -> None:
     """The job of a run. start: the configuration of the framework that was named. Raises InputError without a run."""
-    import json
-
     from fleetsim.errors import InputError, Problem
     from fleetsim.files import new_file, write_text
     from fleetsim.replay.shown import run_file
@@ -104,7 +97,7 @@ def _of_run(
     place = None if output is None else new_file("--output", output, force)
     found = run_file(start, sets, run)
     if as_json:
-        say(json.dumps({"scenario": found.raw, "notes": list(found.notes)}, indent=2, sort_keys=True))
+        say_json({"scenario": found.raw, "notes": list(found.notes)})
         return
     for note in found.notes:
         say(f"warning: {note}", err=True)
@@ -117,8 +110,6 @@ def _of_run(
 
 def _tell_imported(result: Imported, output: str | None, force: bool, as_json: bool, verbose: bool) -> None:
     """Writes the scenario where it was asked for, else shows it, and what there is to say about it."""
-    import json
-
     from fleetsim.files import new_file, write_text
     from fleetsim.frameworks.convert import report_document, report_lines
 
@@ -126,7 +117,7 @@ def _tell_imported(result: Imported, output: str | None, force: bool, as_json: b
     if place is not None:
         write_text(place, result.text)
     if as_json:
-        say(json.dumps(report_document(result), indent=2, sort_keys=True))
+        say_json(report_document(result))
         return
     if place is None:
         say(result.text, nl=False)
@@ -174,14 +165,10 @@ def to(
     are shown.
 
     Examples:
-
-    [bold]fleetsim scenario to verl job.yaml -o new.sh[/bold]
-
-    [bold]fleetsim scenario to prime-rl job.yaml --set fleet.instances=6 -o rl.toml[/bold]
-
-    [bold]fleetsim scenario to verl job.yaml --config run.yaml | patch run.yaml[/bold]
+    fleetsim scenario to verl job.yaml -o new.sh
+    fleetsim scenario to prime-rl job.yaml --set fleet.instances=6 -o rl.toml
+    fleetsim scenario to verl job.yaml --config run.yaml | patch run.yaml
     """
-    import json
     import os
 
     from fleetsim.config.load import load_scenario
@@ -197,7 +184,7 @@ def to(
     if place is not None:
         write_text(place, result.text)
     if json_:
-        say(json.dumps(to_document(result), indent=2, sort_keys=True))
+        say_json(to_document(result))
         return
     say(result.text if place is None else f"wrote {place}", nl=place is not None, err=place is not None)
     _tell_exported(result)
@@ -205,14 +192,12 @@ def to(
 
 def _patched(patch: ConfigPatch, place: Path | None, as_json: bool) -> None:
     """The changed file in its place, the diff, and what there is to say."""
-    import json
-
     from fleetsim.files import write_text
 
     if place is not None:
         write_text(place, patch.text)
     if as_json:
-        say(json.dumps(patch.document(), indent=2, sort_keys=True))
+        say_json(patch.document())
         return
     if place is None:
         say(patch.diff, nl=False)

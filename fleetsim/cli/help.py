@@ -1,7 +1,7 @@
 """How a command's help reads: what it is for, examples that can be pasted, then the options panel by panel.
 
-In the docstring an example is a line that begins with "fleetsim" under "Examples:"; here each becomes one line, or
-several that end in backslashes where the terminal is narrower.
+In the docstring the examples stand below "Examples:", each a line that begins with "fleetsim"; here each becomes one
+line, or several that end in backslashes where the terminal is narrower.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import typer
 from msgspec import Struct
 from typer.core import TyperCommand
 
-_BOLD = re.compile(r"\[/?bold\]")
 _MARGIN = 4
 # A longer line is hard to read.
 _WIDEST = 100
@@ -49,11 +48,7 @@ def arranged(text: str, width: int) -> str:
 
     purpose, *rest = inspect.cleandoc(text).split("\n\n")
     found = [example for part in rest for example in examples_in(part)]
-    others = [
-        part if part.startswith("\b") else " ".join(part.split())
-        for part in rest
-        if not examples_in(part) and part.strip() not in ("Example:", "Examples:")
-    ]
+    others = [part if part.startswith("\b") else " ".join(part.split()) for part in rest if not examples_in(part)]
     if not found:
         return "\n\n".join([purpose, *others])
     lines = [line for example in found for line in broken(example, width, indent=4)]
@@ -112,9 +107,9 @@ def _options_panel(ordinary: Callable[..., None]) -> Callable[..., None]:
 
 
 def examples_in(paragraph: str) -> list[str]:
-    """The examples of a paragraph, if that is what it is made of: one line each, without marks."""
-    lines = [_BOLD.sub("", line).strip() for line in paragraph.splitlines() if line.strip() != "\b"]
-    return lines if lines and all(line.startswith("fleetsim ") for line in lines) else []
+    """The examples of a paragraph, if it is one of examples: one line each."""
+    lines = [line.strip() for line in paragraph.splitlines() if line.strip() != "\b"]
+    return lines[1:] if lines[:1] == ["Examples:"] else []
 
 
 # --- What stands at the end of a command's `--help`: its exit codes, the variables and files it reads, where to go on.

@@ -9,7 +9,7 @@ import errno
 import gc
 import os
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections import UserDict
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
@@ -68,31 +68,16 @@ _FILES = {
 }
 
 
-class Commands(MutableMapping[str, Any]):
+class Commands(UserDict[str, Any]):
     """Name -> typer's command. Names are known at once, a command is built when its value is first read."""
 
     def __init__(self) -> None:
-        self._built: dict[str, Any] = dict.fromkeys(LINES)
+        super().__init__(dict.fromkeys(LINES))
 
-    def __getitem__(self, name: str) -> Any:
-        if self._built[name] is None:
-            self._built[name] = _built(name, COMPLETING in os.environ)
-        return self._built[name]
-
-    def __setitem__(self, name: str, command: Any) -> None:
-        self._built[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._built[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._built)
-
-    def __len__(self) -> int:
-        return len(self._built)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._built
+    def __getitem__(self, key: str) -> Any:
+        if self.data[key] is None:
+            self.data[key] = _built(key, COMPLETING in os.environ)
+        return self.data[key]
 
 
 def lines(width: int) -> list[tuple[str, str]]:

@@ -6,21 +6,20 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
 from fleetsim.cli.terminal import say
-from fleetsim.errors import NOT_HELD, OUTSIDE_RANGE, Interrupted, Problems, UnfinishedError
+from fleetsim.errors import NOT_HELD, OUTSIDE_RANGE, Interrupted, UnfinishedError
 from fleetsim.files import new_file, write_text
 from fleetsim.job.result import Briefed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fleetsim.cli.flags import Form, Printed
+    from fleetsim.cli.flags import Form
     from fleetsim.job.engine_source import EngineSource
-    from fleetsim.job.metrics import Gate
     from fleetsim.tell.document import Document
     from fleetsim.tell.terminal import View
 
@@ -37,38 +36,6 @@ class Answer(Protocol):
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
-
-
-class Planned(Answer, Protocol):
-    """An answer of simulations: it rests on an engine's speed, and conditions can be put on its numbers."""
-
-    @property
-    def profile(self) -> EngineSource:
-        """What the engine's speed rests on."""
-
-    def numbers(self) -> dict[str, float]:
-        """What --fail-if can ask of it, by name."""
-
-
-Q = TypeVar("Q")
-
-
-def checked(ready: Callable[[], Q], output: Printed, names: Sequence[str]) -> tuple[Q, Gate, Path | None]:
-    """The question, once it is ready, the condition and the page's place. names: what a condition can ask for.
-
-    Raises InputError with all that is wrong, OutsideError.
-    """
-    from fleetsim.job.metrics import parse_gate
-
-    wrong = Problems()
-    with wrong.check():
-        gate = parse_gate(output.fail_if or (), names)
-    with wrong.check():
-        asked = ready()
-    with wrong.check():
-        page = new_page("--html", output.html)
-    wrong.stop()
-    return asked, gate, page
 
 
 def show(renderable: RenderableType) -> None:
@@ -149,12 +116,6 @@ def show_result(result: Answer, form: Form = "table", explain: bool = False) -> 
     else:
         show(result.view())
     warn(result.warnings)
-
-
-def finish(result: Planned, gate: Gate, strict: bool) -> None:
-    """The exit code of an answer that was shown: 12 before 10, each with its reason on stderr."""
-    stop_if_unmeasured(result.profile, strict)
-    stop_at(gate.tripped(result.numbers()))
 
 
 def stop_at(lines: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from fleetsim.cli.plan_output import SavedOutput, answer
+from fleetsim.cli.answer import SavedOutput, answer
 from fleetsim.job.settings import RUN, Option
 from fleetsim.plan.ask import Plan, ask
 from fleetsim.plan.result import COUNTS
@@ -24,14 +24,10 @@ def plan(asked: Plan, output: PlanOutput) -> None:
     """Which GPUs, engines and split for a budget: every choice together, the few plans that are worth a look.
 
     Examples:
-
-    [bold]fleetsim plan --gpus 64 --model Qwen/Qwen3-32B --batch 512 --len 4000[/bold]
-
-    [bold]fleetsim plan --max-price-per-hour 200 --gpu-types H100,H200 --model Qwen/Qwen3-30B-A3B[/bold]
-
-    [bold]fleetsim plan --step-s 60 --model Qwen/Qwen3-8B --batch 512 --len 4000 --save plan.yaml[/bold]
-
-    [bold]fleetsim plan --gpus 64 --scenario job.yaml --allow 'fp8,staleness<=2,speculation'[/bold]
+    fleetsim plan --gpus 64 --model Qwen/Qwen3-32B --batch 512 --len 4000
+    fleetsim plan --max-price-per-hour 200 --gpu-types H100,H200 --model Qwen/Qwen3-30B-A3B
+    fleetsim plan --step-s 60 --model Qwen/Qwen3-8B --batch 512 --len 4000 --save plan.yaml
+    fleetsim plan --gpus 64 --scenario job.yaml --allow 'fp8,staleness<=2,speculation'
 
     Chosen are GPU type, GPUs of an engine, precision, drafts, staleness and sync, shares of the GPUs, and limits.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -39,18 +40,12 @@ def calibrate(asked: Calibrate, output: ProfileOutput) -> None:
     """Measure an engine under RL-like load and write a profile that size and simulate use.
 
     Examples:
-
-    [bold]fleetsim calibrate --model Qwen/Qwen2.5-7B[/bold]
-
-    [bold]fleetsim calibrate --model Qwen/Qwen2.5-7B --gpu H200 --dry-run[/bold]
-
-    [bold]fleetsim calibrate --model Qwen/Qwen2.5-32B --tp 2 --quick -o h200-32b.profile.json[/bold]
-
-    [bold]fleetsim calibrate --url http://localhost:8000[/bold]
-
-    [bold]fleetsim calibrate --from bench-1.json --from bench-2.json --gpu H100 --model Qwen/Qwen2.5-7B[/bold]
-
-    [bold]fleetsim calibrate --gpu H100 --model M --point 'concurrency=64 isl=1000 osl=1000 tok_s=4100'[/bold]
+    fleetsim calibrate --model Qwen/Qwen2.5-7B
+    fleetsim calibrate --model Qwen/Qwen2.5-7B --gpu H200 --dry-run
+    fleetsim calibrate --model Qwen/Qwen2.5-32B --tp 2 --quick -o h200-32b.profile.json
+    fleetsim calibrate --url http://localhost:8000
+    fleetsim calibrate --from bench-1.json --from bench-2.json --gpu H100 --model Qwen/Qwen2.5-7B
+    fleetsim calibrate --gpu H100 --model M --point 'concurrency=64 isl=1000 osl=1000 tok_s=4100'
 
     Sweeps decodes, prompts and mixtures, then runs batches that stay out of the fit and predicts them. Needs a GPU box
     with vLLM, a server to reach, or files. Interrupted, it keeps what it measured; --resume goes on.
@@ -127,10 +122,8 @@ def ls(output: Formed) -> None:
     """List the profiles that come with fleetsim, and those in this folder (*.profile.json).
 
     Examples:
-
-    [bold]fleetsim profile ls[/bold]
-
-    [bold]fleetsim profile ls -o csv[/bold]
+    fleetsim profile ls
+    fleetsim profile ls -o csv
     """
     from fleetsim.calibrate.facts import listed_words
     from fleetsim.calibrate.known_profiles import known_profiles, listed_data
@@ -158,10 +151,8 @@ def show_(
     """Show a profile: its errors, its numbers, what was measured and what is predicted.
 
     Examples:
-
-    [bold]fleetsim profile show engine.profile.json[/bold]
-
-    [bold]fleetsim profile show engine.profile.json --html profile.html[/bold]
+    fleetsim profile show engine.profile.json
+    fleetsim profile show engine.profile.json --html profile.html
     """
     from fleetsim.config.profile_files import load_profile
     from fleetsim.files import new_file, write_text
@@ -190,20 +181,17 @@ def check(
     """Predict the batches that were kept out of the fit once more; exit code 10 if an error is above the limit.
 
     Examples:
-
-    [bold]fleetsim profile check h200-7b.profile.json[/bold]
-
-    [bold]fleetsim profile check h200-7b.profile.json --limit 0.03 --raw other-box.raw.jsonl.gz[/bold]
+    fleetsim profile check h200-7b.profile.json
+    fleetsim profile check h200-7b.profile.json --limit 0.03 --raw other-box.raw.jsonl.gz
 
     Both errors count: of the makespan, and the median one of the requests' finish times.
     """
     from fleetsim.calibrate.facts import checked_document
-    from fleetsim.calibrate.known_profiles import compared, predicted_anew, raw_file
-    from fleetsim.cli.output import show, show_json, warn
+    from fleetsim.calibrate.known_profiles import checked_data, compared, predicted_anew, raw_file
+    from fleetsim.cli.output import show_told, warn
     from fleetsim.cli.progress import progress
     from fleetsim.config.profile_files import find_profile, load_profile
     from fleetsim.errors import InputError, Problem
-    from fleetsim.tell.terminal import draw
 
     if not 0 < limit <= 1:
         meant = f"for {units.limit(limit / 100)} give --limit {limit / 100:g}"
@@ -214,12 +202,8 @@ def check(
     with progress("predicting the batches that were kept out of the fit"):
         checks, notes = predicted_anew(profile, place)
     checked = compared(checks, profile.checks, limit)
-    if json_:
-        from fleetsim.calibrate.known_profiles import checked_data
-
-        show_json(checked_data(profile, checked, limit))
-    else:
-        show(draw(checked_document(profile, checked, limit)))
+    data, document = partial(checked_data, profile, checked, limit), partial(checked_document, profile, checked, limit)
+    show_told("json" if json_ else "table", data, document)
     warn(notes)
     failed = [one for one in checked if not one.passed]
     if failed:
@@ -273,12 +257,9 @@ def estimate(
     """Estimate a profile from the data sheet of a GPU and the shape of a model, where nobody measured one.
 
     Examples:
-
-    [bold]fleetsim profile estimate --gpu H100 --model Qwen/Qwen2.5-7B[/bold]
-
-    [bold]fleetsim profile estimate --gpu H200 --model Qwen/Qwen2.5-32B --tp 2 -o h200-32b.profile.json[/bold]
-
-    [bold]fleetsim profile estimate --gpu B200 --model Qwen/Qwen3-8B --engine sglang --concurrency 128 --json[/bold]
+    fleetsim profile estimate --gpu H100 --model Qwen/Qwen2.5-7B
+    fleetsim profile estimate --gpu H200 --model Qwen/Qwen2.5-32B --tp 2 -o h200-32b.profile.json
+    fleetsim profile estimate --gpu B200 --model Qwen/Qwen3-8B --engine sglang --concurrency 128 --json
 
     It is what `size` uses where no profile is given; saved, it can be compared with a measured one. What clients of a
     server with this engine would see is told, with the range of eight of ten engines.
@@ -309,26 +290,18 @@ def trainer(asked: TrainerStep, output: TrainerOutput) -> None:
     """Estimate a training step: its seconds, the smallest trainer, what more GPUs would do, and how sure that is.
 
     Examples:
-
-    [bold]fleetsim profile trainer --batch 512 --len 1536[/bold]
-
-    [bold]fleetsim profile trainer --model Qwen/Qwen3-32B --gpu H100 --trainer-gpus 32[/bold]
-
-    [bold]fleetsim profile trainer --model Qwen/Qwen3-30B-A3B --set trainer.recipe.tune=lora[/bold]
-
-    [bold]fleetsim profile trainer --preset verl-fully-async --json[/bold]
+    fleetsim profile trainer --batch 512 --len 1536
+    fleetsim profile trainer --model Qwen/Qwen3-32B --gpu H100 --trainer-gpus 32
+    fleetsim profile trainer --model Qwen/Qwen3-30B-A3B --set trainer.recipe.tune=lora
+    fleetsim profile trainer --preset verl-fully-async --json
 
     It is fitted to published steps (docs/accuracy.md). How it trains: --set trainer.recipe.KEY=VALUE.
     """
-    from fleetsim.cli.output import show, show_json
-    from fleetsim.tell.terminal import draw
+    from fleetsim.cli.output import show_told
     from fleetsim.trainer.told import data, document
 
     job, found = asked.answer()
-    if output.json_:
-        show_json(data(found, job.scenario))
-    else:
-        show(draw(document(found)))
+    show_told("json" if output.json_ else "table", lambda: data(found, job.scenario), lambda: document(found))
 
 
 app.command("trainer")(command(trainer))

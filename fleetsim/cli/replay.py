@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleetsim import units
-from fleetsim.cli.flags import Formed
+from fleetsim.cli.flags import Printed
 from fleetsim.cli.terminal import say
 from fleetsim.errors import NOT_HELD, InputError, Problem, Problems
 from fleetsim.files import new_file, reason, write_text
@@ -35,13 +35,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplayOutput(Formed):
+class ReplayOutput(Printed):
     """What `replay` does with its answer, and with the window."""
 
-    html: Annotated[str | None, Option("Write a page with charts there; it opens offline.", RUN, metavar="FILE")] = None
-    fail_if: Annotated[
-        list[str] | None, Option('Exit 10 if true: "step_s>30". Repeatable.', RUN, metavar="CONDITION")
-    ] = None
     explain: Annotated[bool, Option("Print the rest too: every question, all figures, the back-test.", RUN)] = False
     save: Annotated[
         str | None,
@@ -125,7 +121,7 @@ def _keep(dump: Path, history: History) -> None:
 
 def _questions(asked: Replay, files: PlanFiles) -> Questions:
     """What is asked beyond the diagnosis. Raises InputError, with what is wrong with the files of a plan."""
-    from fleetsim.cli.plan_output import check_config
+    from fleetsim.cli.answer import check_config
 
     wrong = Problems()
     with wrong.check():
@@ -243,25 +239,18 @@ def replay(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Access
     """What did the fleet do, which side starves, and what would another fleet have done? From its own metrics.
 
     Examples:
-
-    [bold]fleetsim replay --prometheus http://localhost:9090[/bold]
-
-    [bold]fleetsim replay --prometheus http://localhost:9090 --start -1d --save day.parquet[/bold]
-
-    [bold]fleetsim replay --from day.parquet --scenario job.yaml --set fleet.instances=10[/bold]
-
-    [bold]fleetsim replay --from day.parquet --recommend --plan-out plan.json --patch patch.yaml[/bold]
-
-    [bold]fleetsim replay --from day.parquet --to verl --config run.sh[/bold]
-
-    [bold]fleetsim replay --prometheus http://localhost:9090 --start -2h --verify plan.json[/bold]
-
-    [bold]fleetsim replay --from day.parquet --sweep fleet.instances=6:16:2 --html day.html[/bold]
+    fleetsim replay --prometheus http://localhost:9090
+    fleetsim replay --prometheus http://localhost:9090 --start -1d --save day.parquet
+    fleetsim replay --from day.parquet --scenario job.yaml --set fleet.instances=10
+    fleetsim replay --from day.parquet --recommend --plan-out plan.json --patch patch.yaml
+    fleetsim replay --from day.parquet --to verl --config run.sh
+    fleetsim replay --prometheus http://localhost:9090 --start -2h --verify plan.json
+    fleetsim replay --from day.parquet --sweep fleet.instances=6:16:2 --html day.html
 
     Reads only. Nothing is written but what --save, --html, --plan-out, --patch and --job-out name.
     """
+    from fleetsim.cli.answer import show_patch
     from fleetsim.cli.output import show_result, stop_at, write_page
-    from fleetsim.cli.plan_output import show_patch
     from fleetsim.cli.progress import progress
 
     asked, page, gate = checked(asked, output, files, access)

@@ -8,12 +8,11 @@ import typer
 
 from fleetsim.cli.flags import Formed, command
 from fleetsim.cli.frameworks import Force, OutputFile, from_, to
-from fleetsim.cli.terminal import say
+from fleetsim.cli.terminal import say, say_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from fleetsim.config.scenario import Scenario
 
 app = typer.Typer(no_args_is_help=True, help="Scenario files: start one, check it, see what may stand in it.")
 app.command("from")(from_)
@@ -53,10 +52,8 @@ def init(
     """Print a scenario to start from, or write it to a file.
 
     Examples:
-
-    [bold]fleetsim scenario init -o new.yaml[/bold]
-
-    [bold]fleetsim scenario init verl-fully-async -o verl.yaml[/bold]
+    fleetsim scenario init -o new.yaml
+    fleetsim scenario init verl-fully-async -o verl.yaml
     """
     from fleetsim.files import new_file, write_text
 
@@ -77,13 +74,12 @@ def check(
     """Check scenario files: all problems of all files at once, exit code 2 if there are any.
 
     Examples:
-
-    [bold]fleetsim scenario check job.yaml[/bold]
-
-    [bold]fleetsim scenario check scenarios/*.yaml --json[/bold]
+    fleetsim scenario check job.yaml
+    fleetsim scenario check scenarios/*.yaml --json
     """
     from fleetsim.config.load import load_scenario
     from fleetsim.errors import InputError, Problem
+    from fleetsim.records import as_dict
 
     found: dict[str, tuple[Problem, ...]] = {}
     for file in files:
@@ -93,9 +89,11 @@ def check(
         except InputError as error:
             found[file] = error.problems
     if json_:
-        _echo_json(
-            {"schema_version": 1, "command": "scenario check", "files": [_checked(f, p) for f, p in found.items()]}
-        )
+        checked = [
+            {"file": file, "ok": not problems, "problems": list(map(as_dict, problems))}
+            for file, problems in found.items()
+        ]
+        say_json({"schema_version": 1, "command": "scenario check", "files": checked})
     for file, problems in found.items():
         if not problems and not json_:
             say(f"{file}: ok")
@@ -117,12 +115,9 @@ def schema(
     """Print the JSON schema of scenario files, or of a command's --json, for editors and validators.
 
     Examples:
-
-    [bold]fleetsim scenario schema > scenario.schema.json[/bold]
-
-    [bold]fleetsim scenario schema --result size[/bold]
-
-    [bold]fleetsim scenario schema --log verl[/bold]
+    fleetsim scenario schema > scenario.schema.json
+    fleetsim scenario schema --result size
+    fleetsim scenario schema --log verl
     """
     from fleetsim.config.load import json_schema
     from fleetsim.tell.data import result_schema
@@ -131,7 +126,7 @@ def schema(
         say(result_schema(result), nl=False)
         return
     if log is None:
-        _echo_json(json_schema())
+        say_json(json_schema())
         return
     from fleetsim.history.run_log import log_schema
 
@@ -144,10 +139,8 @@ def ls(output: Formed) -> None:
     Each with where it runs, what may start, and how many weight versions old a trained group may be.
 
     Examples:
-
-    [bold]fleetsim scenario ls[/bold]
-
-    [bold]fleetsim scenario ls -o csv[/bold]
+    fleetsim scenario ls
+    fleetsim scenario ls -o csv
     """
     from fleetsim.cli.output import show_listed
     from fleetsim.config.data_files import shipped_scenarios
@@ -155,7 +148,13 @@ def ls(output: Formed) -> None:
     from fleetsim.job.grounds import kind_words
 
     listed = [
-        {"name": n, "folder": n.rpartition("/")[0], "kind": kind_words(s), **_told(s)}
+        {
+            "name": n,
+            "folder": n.rpartition("/")[0],
+            "kind": kind_words(s),
+            "description": s.description,
+            "source": s.source,
+        }
         for n, s in ((name, load_scenario(path)) for name, path in shipped_scenarios().items())
     ]
     data = {"schema_version": 1, "command": "scenario ls", "scenarios": listed}
@@ -176,10 +175,6 @@ def _lines(listed: Sequence[Mapping[str, str]]) -> Iterator[str]:
     yield from wrapped("Read one with its sources: fleetsim scenario init NAME", width)
 
 
-def _told(scenario: Scenario) -> dict[str, str]:
-    return {"description": scenario.description, "source": scenario.source}
-
-
 def _text_of(name: str | None) -> str:
     from fleetsim.config.data_files import find_scenario
     from fleetsim.config.load import default_scenario, dump_short, load_scenario
@@ -188,15 +183,3 @@ def _text_of(name: str | None) -> str:
         return _HEADER + dump_short(default_scenario(), _STARTED_WITH)
     load_scenario(name)  # never hand out a file that is wrong
     return find_scenario(name).read_text(encoding="utf-8")
-
-
-def _checked(file: str, problems: tuple[object, ...]) -> dict[str, object]:
-    from fleetsim.records import as_dict
-
-    return {"file": file, "ok": not problems, "problems": [as_dict(p) for p in problems]}  # type: ignore[call-overload]
-
-
-def _echo_json(document: object) -> None:
-    import json
-
-    say(json.dumps(document, indent=2, sort_keys=True, default=str))

@@ -22,10 +22,8 @@ def serve(asked: Served) -> None:
     """A page to type into: the job as a form, the answer and its curve while a slider moves.
 
     Examples:
-
-    [bold]fleetsim serve[/bold]
-
-    [bold]fleetsim serve --listen 0.0.0.0:8765[/bold]
+    fleetsim serve
+    fleetsim serve --listen 0.0.0.0:8765
 
     A link to the page holds the whole job. The server writes nothing and reads no file of this machine. Ctrl-C ends it.
     """

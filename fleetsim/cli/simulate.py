@@ -180,30 +180,21 @@ def simulate(asked: Simulate, output: SimulateOutput, files: FirstRun) -> None:
     """Simulate a scenario: where each second of an optimizer step goes.
 
     Examples:
-
-    [bold]fleetsim simulate job.yaml[/bold]
-
-    [bold]fleetsim simulate --preset verl-fully-async --set admission.staleness_threshold=0.5[/bold]
-
-    [bold]fleetsim simulate --batch 512 --len 1536 --instances 7[/bold]
-
-    [bold]fleetsim simulate job.yaml --instances 13 --max-staleness 2 --steps 100 --replications 10[/bold]
-
-    [bold]fleetsim simulate job.yaml --json --fail-if "trainer_idle_fraction>0.1"[/bold]
-
-    [bold]fleetsim simulate job.yaml --html run.html[/bold]
-
-    [bold]fleetsim simulate job.yaml --parquet records/[/bold]
-
-    [bold]fleetsim simulate job.yaml --hours 6 --openmetrics history.om[/bold]
-
-    [bold]fleetsim simulate job.yaml --perfetto trace.json.gz[/bold]
+    fleetsim simulate job.yaml
+    fleetsim simulate --preset verl-fully-async --set admission.staleness_threshold=0.5
+    fleetsim simulate --batch 512 --len 1536 --instances 7
+    fleetsim simulate job.yaml --instances 13 --max-staleness 2 --steps 100 --replications 10
+    fleetsim simulate job.yaml --json --fail-if "trainer_idle_fraction>0.1"
+    fleetsim simulate job.yaml --html run.html
+    fleetsim simulate job.yaml --parquet records/
+    fleetsim simulate job.yaml --hours 6 --openmetrics history.om
+    fleetsim simulate job.yaml --perfetto trace.json.gz
 
     Without a scenario the job is that of the flags; what they leave out is assumed, as in parentheses below.
 
     `fleetsim scenario ls` lists the presets and the shipped scenarios.
     """
-    from fleetsim.cli.output import finish, if_interrupted, show_result, write_page
+    from fleetsim.cli.output import if_interrupted, show_result, stop_at, stop_if_unmeasured, write_page
     from fleetsim.cli.progress import progress
 
     asked, places = _checked(asked, output, files)
@@ -215,7 +206,8 @@ def simulate(asked: Simulate, output: SimulateOutput, files: FirstRun) -> None:
         write_page(places.page, result.page())
     for line in told:
         say(line, err=True)
-    finish(result, places.gate, output.strict)
+    stop_if_unmeasured(result.profile, output.strict)
+    stop_at(places.gate.tripped(result.numbers()))
 
 
 _LOADING = "loading the simulator"

@@ -49,14 +49,10 @@ def alerts(asked: Alerts, files: Files) -> None:
     """Prometheus rules for a plan: thresholds and `for:` from simulated runs of it, with and without faults.
 
     Examples:
-
-    [bold]fleetsim alerts job.yaml -o rules.yaml[/bold]
-
-    [bold]fleetsim alerts job.yaml -o rules.yaml --tests tests.yaml && promtool test rules tests.yaml[/bold]
-
-    [bold]fleetsim alerts --plan PLAN.json -o rules.yaml --selector 'job="rollout"'[/bold]
-
-    [bold]fleetsim alerts --preset verl-fully-async --budget 0.2 --json[/bold]
+    fleetsim alerts job.yaml -o rules.yaml
+    fleetsim alerts job.yaml -o rules.yaml --tests tests.yaml && promtool test rules tests.yaml
+    fleetsim alerts --plan PLAN.json -o rules.yaml --selector 'job="rollout"'
+    fleetsim alerts --preset verl-fully-async --budget 0.2 --json
 
     Each alert says how often it fires without its fault, and how soon it sees it. docs/alerts.md has the method.
     """
@@ -150,12 +146,9 @@ def dashboard(asked: Dashboard, file: File) -> None:
     """Grafana dashboard of a plan: every standing signal, with what the plan predicts and where its alert begins.
 
     Examples:
-
-    [bold]fleetsim dashboard job.yaml -o dashboard.json[/bold]
-
-    [bold]fleetsim dashboard --plan PLAN.json -o dashboard.json --selector 'namespace="rl"'[/bold]
-
-    [bold]fleetsim dashboard job.yaml -o dashboard.json --check-against http://prometheus:9090[/bold]
+    fleetsim dashboard job.yaml -o dashboard.json
+    fleetsim dashboard --plan PLAN.json -o dashboard.json --selector 'namespace="rl"'
+    fleetsim dashboard job.yaml -o dashboard.json --check-against http://prometheus:9090
 
     Import it in Grafana, or put it into its provisioning folder. It asks for data source, jobs and instances.
     """
@@ -217,14 +210,10 @@ def watch(asked: FleetWatch, export: Export) -> None:
     """Looks at the fleet again and again, and exports what it should be.
 
     Examples:
-
-    [bold]fleetsim watch --prometheus http://localhost:9090 --scenario job.yaml[/bold]
-
-    [bold]fleetsim watch --prometheus https://mimir/prometheus --listen 0.0.0.0:9105 --selector 'job="rollout"'[/bold]
-
-    [bold]fleetsim watch --prometheus http://localhost:9090 --once --json[/bold]
-
-    [bold]fleetsim watch --log train.log --every 30s[/bold]
+    fleetsim watch --prometheus http://localhost:9090 --scenario job.yaml
+    fleetsim watch --prometheus https://mimir/prometheus --listen 0.0.0.0:9105 --selector 'job="rollout"'
+    fleetsim watch --prometheus http://localhost:9090 --once --json
+    fleetsim watch --log train.log --every 30s
 
     Reads only, recommends from fresh data only, and changes nothing itself: KEDA or an HPA acts on
     fleetsim_recommended_instances. docs/watch.md has the rules, and both manifests.

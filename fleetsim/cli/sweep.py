@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+from fleetsim.cli.answer import answer
 from fleetsim.cli.flags import Printed
 from fleetsim.job.settings import RUN, Option
 from fleetsim.sweep.ask import Sweep, ask
-
-if TYPE_CHECKING:
-    from fleetsim.sweep.ask import SweepResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,43 +26,15 @@ def sweep(asked: Sweep, output: SweptOutput) -> None:
     """Simulate every combination of some values, and say which are worth a look.
 
     Examples:
-
-    [bold]fleetsim sweep job.yaml --grid fleet.instances=4:32:2 --grid admission.max_staleness=0,0.5,1,2[/bold]
-
-    [bold]fleetsim sweep --batch 512 --len 1536 --grid fleet.instances=4:32 --out sweep.parquet[/bold]
-
-    [bold]fleetsim sweep job.yaml --grid fleet.instances=4:32:2 --html sweep.html[/bold]
-
-    [bold]fleetsim sweep job.yaml --grid engine.gpu=H100,H200 --objective goodput --objective step_s --json[/bold]
-
-    [bold]fleetsim sweep job.yaml --grid fleet.instances=100:1000:10 --out sweep.parquet --ray auto[/bold]
+    fleetsim sweep job.yaml --grid fleet.instances=4:32:2 --grid admission.max_staleness=0,0.5,1,2
+    fleetsim sweep --batch 512 --len 1536 --grid fleet.instances=4:32 --out sweep.parquet
+    fleetsim sweep job.yaml --grid fleet.instances=4:32:2 --html sweep.html
+    fleetsim sweep job.yaml --grid engine.gpu=H100,H200 --objective goodput --objective step_s --json
+    fleetsim sweep job.yaml --grid fleet.instances=100:1000:10 --out sweep.parquet --ray auto
 
     The first --objective orders the cells; the front is over all of them: cost_per_step, step_s and
     staleness_steps.mean unless you say otherwise. A combination that cannot be simulated is a row with its reason.
 
     The same command goes on where a killed one stopped, if there is an --out.
     """
-    from fleetsim.cli.output import checked, if_interrupted, show_result, stop_at, write_page
-    from fleetsim.cli.progress import progress
-    from fleetsim.errors import InfeasibleError
-    from fleetsim.quantities import RUN_METRICS
-
-    asked, gate, page = checked(asked.ready, output, RUN_METRICS)
-    with if_interrupted(lambda known, _: _so_far(known, output)), progress("loading the simulator") as watch:
-        result = ask(asked, watch)
-    show_result(result, output.form, output.explain)
-    if page is not None:
-        write_page(page, result.page())
-    if not result.swept.pareto.best:
-        raise InfeasibleError("no cell of the grid could be simulated; each says why above")
-    stop_at(gate.tripped(result.numbers()))
-
-
-def _so_far(known: SweepResult, output: SweptOutput) -> None:
-    """Shows the cells that were finished, after Ctrl-C or a failure."""
-    from fleetsim.cli.output import show_result, warn
-
-    if output.form != "table" or known.swept.rows:
-        show_result(known, output.form, output.explain)
-    else:
-        warn(known.warnings)
+    answer(ask, asked, output, searches=False)

@@ -16,6 +16,13 @@ def say(text: str = "", err: bool = False, nl: bool = True) -> None:
     typer.echo(visible(text), err=err, nl=nl)
 
 
+def say_json(document: object) -> None:
+    """One JSON document on stdout, in ASCII: what stands in files that others read."""
+    import json
+
+    say(json.dumps(document, indent=2, sort_keys=True, default=str))
+
+
 _INDENT = 4
 
 

@@ -37,18 +37,12 @@ def validate(asked: Validation) -> None:
     """How far is the simulation from what real projects published? One scalar fitted, everything else predicted.
 
     Examples:
-
-    [bold]fleetsim validate[/bold]
-
-    [bold]fleetsim validate --case C02 --json[/bold]
-
-    [bold]fleetsim validate --cases my-runs --json[/bold]
-
-    [bold]fleetsim validate --ranges --html validation.html[/bold]
-
-    [bold]fleetsim validate --write docs[/bold]
-
-    [bold]fleetsim validate --predictions docs/predictions[/bold]
+    fleetsim validate
+    fleetsim validate --case C02 --json
+    fleetsim validate --cases my-runs --json
+    fleetsim validate --ranges --html validation.html
+    fleetsim validate --write docs
+    fleetsim validate --predictions docs/predictions
     """
     from fleetsim.cli.output import if_interrupted, new_page, show_told, write_page
     from fleetsim.cli.progress import progress

@@ -13,7 +13,7 @@ from fleetsim.compare.inputs import GivenSide, What, given_of, told_apart
 from fleetsim.compare.question import Compare, spans_of
 from fleetsim.errors import Problem, Problems
 from fleetsim.faces import Text, flag
-from fleetsim.job.metrics import Gate, parse_conditions
+from fleetsim.job.metrics import Gate, parse_gate
 from fleetsim.quantities import PAID_FOR, RUN_METRICS, WINDOW_METRICS, quantity
 
 if TYPE_CHECKING:
@@ -216,9 +216,9 @@ def comparison_gate(texts: Iterable[str], metrics: Sequence[str], named: bool = 
                 problems.append(Problem("--fail-if", text, "neither more nor less of it is worse", remedy))
             regressions.append(metric)
     with problems.check():
-        conditions = parse_conditions(rest, known, _EXAMPLE)
+        conditions = parse_gate(rest, known, "comparison", _EXAMPLE)
     problems.stop()
-    return ComparisonGate(tuple(regressions), Gate(conditions, "comparison"), watched)
+    return ComparisonGate(tuple(regressions), conditions, watched)
 
 
 def _in_order(name: str) -> str:

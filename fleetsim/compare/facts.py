@@ -29,40 +29,32 @@ _MOST_CHANGES, _MOST_IN_BRIEF = 4, 3
 def document(found: Comparison) -> Document:
     """What `compare` says."""
     equal = "; ".join(quantity(c.metric).title for c in found.changes if c.equal)
+    changed = _changes("changed", found.significant, found.kind)
+    none = page_only("Nothing changed beyond luck and the smallest change of interest.")
+    same = _changes(_SAME, [c for c in found.changes if c.verdict == _SAME and not c.equal], found.kind)
     reasons = tuple(_reasons(found))
+    noted = terminal_only(*found.notes), page_only(Bullets(found.notes))
     return Document(
         "fleetsim compare",
         compare_facts(found),
         (
-            _changed(found),
-            _same(found, equal),
+            Section(
+                "What changed",
+                present(changed or none, ratios_chart(found), shares_chart(found)),
+                short=f"changed ({_RATIO})",
+            ),
+            Section(
+                "What did not change",
+                present(same, page_only(equal and f"Equal on both sides: {equal}.")),
+                short=f"{_SAME} ({_RATIO})",
+            ),
             Section("equal on both sides", present(equal), on=("terminal",)),
             Section("not comparable", reasons, on=("terminal",)),
             Section("Inputs that differ", tuple(_inputs(found)), short="inputs that differ"),
             Section("Both sides", (_values(found, "; ".join(reasons)),), on=("page",)),
-            Section("Notes", tuple(_notes(found.notes)), short="notes"),
+            Section("Notes", noted if found.notes else (), short="notes"),
         ),
     )
-
-
-def _changed(found: Comparison) -> Section:
-    table = _changes("changed", found.significant, found.kind)
-    none = page_only("Nothing changed beyond luck and the smallest change of interest.")
-    blocks = present(table or none, ratios_chart(found), shares_chart(found))
-    return Section("What changed", blocks, short=f"changed ({_RATIO})")
-
-
-def _same(found: Comparison, equal: str) -> Section:
-    """equal: the metrics in which both sides are the same, which a terminal has apart."""
-    table = _changes(_SAME, [c for c in found.changes if c.verdict == _SAME and not c.equal], found.kind)
-    blocks = present(table, page_only(equal and f"Equal on both sides: {equal}."))
-    return Section("What did not change", blocks, short=f"{_SAME} ({_RATIO})")
-
-
-def _notes(notes: tuple[str, ...]) -> Iterator[Block]:
-    if notes:
-        yield terminal_only(*notes)
-        yield page_only(Bullets(notes))
 
 
 def _changes(title: str, changes: Sequence[MetricChange], kind: Kind) -> Table | None:

@@ -106,7 +106,8 @@ def _by_content(where: str, text: str, path: Path, mapped: bool) -> GivenSide:
         document = _json(content)
         if isinstance(document, Mapping) and is_result(document):
             return GivenSide(where, text, "result", document)
-        if document is None and _opens_a_document(content):
+        # a log of one object a line does not begin as JSON of many lines does
+        if document is None and content.lstrip().partition("\n")[0].strip() == "{":
             rule, remedy = "is no valid JSON: cut off, or edited by hand", "write the result again"
             raise InputError([Problem(where, text, rule, remedy)])
         if _is_scenario(document):
@@ -155,11 +156,6 @@ def _json(content: str) -> Any:
         return from_json(content)
     except ValueError:
         return None
-
-
-def _opens_a_document(content: str) -> bool:
-    """Whether a text begins as JSON of many lines does, which a log of one object a line does not."""
-    return content.lstrip().partition("\n")[0].strip() == "{"
 
 
 def _yaml(content: str) -> Any:

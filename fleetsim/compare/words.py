@@ -133,7 +133,7 @@ def _sentence(change: MetricChange, words: _Said, ranged: bool) -> str:
     if size is None:
         return quantity(change.metric).title
     by, write = size
-    unit = _unit(change)
+    unit = " points" if change.of_share else "" if change.ratio is None else " %"
     more = by.mean >= 0
     template = words.more if more else words.less or words.more.replace("higher", "lower")
     text = template.format(f"{write(abs(by.mean))}{unit}")
@@ -141,10 +141,6 @@ def _sentence(change: MetricChange, words: _Said, ranged: bool) -> str:
         return text
     near, far = (write(x) for x in ((by.ci_low, by.ci_high) if more else (-by.ci_high, -by.ci_low)))
     return text if near == far else f"{text} ({near} to {far}{unit})"
-
-
-def _unit(change: MetricChange) -> str:
-    return " points" if change.of_share else "" if change.ratio is None else " %"
 
 
 def _step_range(step: MetricChange, own: bool) -> str:

@@ -168,7 +168,11 @@ def histograms(records: Records, lives: list[Incarnation], every: int) -> Iterat
     times = scrape_times(records)
     for name, unit, text, bounds, observed in all_of_them:
         le = np.array([*bounds, np.inf])
-        lines = (*(("_bucket", {"le": _bound(x)}) for x in le), ("_count", {}), ("_sum", {}))
+        lines = (
+            *(("_bucket", {"le": "+Inf" if np.isinf(x) else repr(float(x))}) for x in le),
+            ("_count", {}),
+            ("_sum", {}),
+        )
         series = []
         for life in lives:
             rows = life.rows[life.rows % every == 0]
@@ -176,10 +180,6 @@ def histograms(records: Records, lives: list[Incarnation], every: int) -> Iterat
             values = np.column_stack([counts, counts[:, -1], sums])
             series.append(Series(life.instance, {}, lines, rows, values))
         yield Family(f"vllm:{name}", "histogram", unit, text, tuple(series))
-
-
-def _bound(x: float) -> str:
-    return "+Inf" if np.isinf(x) else repr(float(x))
 
 
 def _parents(records: Records, ended: HistogramEvents) -> HistogramEvents:

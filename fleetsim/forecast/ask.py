@@ -11,7 +11,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag
 from fleetsim.forecast.totals import WholeRun
 from fleetsim.job.fields import CountedJob, ready
-from fleetsim.job.result import SILENT, Briefed, Watch, unchanging
+from fleetsim.job.result import SILENT, Gated, Watch, unchanging
 from fleetsim.job.settings import SIMULATED, AnyJob, Lends, Option
 from fleetsim.records import replace
 
@@ -61,8 +61,10 @@ class Forecast:
     ] = None
 
     def ready(self) -> Self:
-        """The same question with the job itself. Raises InputError with all that is wrong with its fields."""
-        return replace(self, job=ready(self.job))
+        """The same question with the job itself. Raises as `checked`."""
+        asked = replace(self, job=ready(self.job))
+        asked.checked()
+        return asked
 
     def checked(self) -> tuple[Job, int, Schedule]:
         """The job, its steps, and what changes. Raises InputError, OutsideError for a CSV that cannot be read."""
@@ -81,7 +83,7 @@ class Forecast:
 
 @unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ForecastResult(WholeRun, Briefed):
+class ForecastResult(WholeRun, Gated):
     """A whole run, as it is read in a terminal, on a page and as JSON."""
 
     def __repr__(self) -> str:
@@ -134,9 +136,9 @@ def forecast(asked: Forecast, watch: Watch = SILENT) -> ForecastResult:
     watch.loaded()
     measure = remembered(simulated)
     if job._heard is not None and job._heard.history.steps is not None and "len" not in schedule.columns:
-        schedule = _beside(schedule, trend_of(job._heard.history.steps, steps))
+        schedule = schedule.beside(trend_of(job._heard.history.steps, steps))
     warnings = (*job.notes, *left_out(job.scenario, schedule))
-    schedule = _beside(schedule, own_schedule(job, steps))
+    schedule = schedule.beside(own_schedule(job, steps))
     course = _course(job, schedule, steps, measure, watch)
     middle = course.middle()
     ranges = ranges_of(known_of(middle.scenario, job.given, middle.metrics, measure))
@@ -159,7 +161,7 @@ def forecast(asked: Forecast, watch: Watch = SILENT) -> ForecastResult:
 def _course(job: Job, schedule: Schedule, steps: int, measure: Measure, watch: Watch) -> RunCourse:
     from fleetsim.forecast.course import course_of
 
-    schedule = _beside(schedule, own_schedule(job, steps))
+    schedule = schedule.beside(own_schedule(job, steps))
     return course_of(scene_of(job), schedule, steps, job.scenario.run.replications, measure, watch)
 
 
@@ -209,13 +211,6 @@ def own_schedule(job: Job, steps: int) -> Schedule:
     if counts:
         columns["instances"] = tuple(sorted(dict(counts).items()))  # of two at one step the last counts
     return Schedule(columns, dict.fromkeys(columns, "the scenario"))
-
-
-def _beside(schedule: Schedule, more: Schedule) -> Schedule:
-    """Both; what the first says wins."""
-    from fleetsim.forecast.schedule import Schedule as Both
-
-    return Both({**more.columns, **schedule.columns}, {**more.source, **schedule.source})
 
 
 def left_out(scenario: Scenario, schedule: Schedule) -> tuple[str, ...]:

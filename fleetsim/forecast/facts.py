@@ -20,7 +20,7 @@ from fleetsim.tell.facts import Fact, Facts, explained, facts
 
 if TYPE_CHECKING:
     from fleetsim.forecast.course import RunCourse
-    from fleetsim.forecast.recovery import Losses, SaveInterval
+    from fleetsim.forecast.recovery import SaveInterval
     from fleetsim.forecast.resizing_plan import FleetTotal, ResizePlan
     from fleetsim.forecast.totals import WholeRun
 
@@ -127,13 +127,9 @@ def _held_words(result: WholeRun) -> str:
 def _binds(result: WholeRun) -> str:
     from fleetsim.forecast.totals import bound_by
 
-    def words(binding: str) -> str:
-        s = result.scenario
-        idle = result.course.middle().metrics["trainer_idle_fraction"].mean
-        return binding_words(binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit, idle).name
-
-    found = bound_by(result.course.points)
-    return ", ".join(f"{words(name)}{f' from about step {step:,}' if step else ''}" for step, name in found)
+    idle = result.course.middle().metrics["trainer_idle_fraction"].mean
+    found = ((step, binding_words(name, idle=idle).name) for step, name in bound_by(result.course.points))
+    return ", ".join(f"{name}{f' from about step {step:,}' if step else ''}" for step, name in found)
 
 
 def _failure_facts(interval: SaveInterval | None) -> Iterator[Fact]:
@@ -148,7 +144,8 @@ def _failure_facts(interval: SaveInterval | None) -> Iterator[Fact]:
             "again, and restarts"
         )
     else:
-        said = f"one every {units.seconds(r.mtbf_s)}, with {_every(now)}: the run would never come to its end"
+        saved = "no checkpoint" if now.every is None else f"a checkpoint every {_steps(now.every)}"
+        said = f"one every {units.seconds(r.mtbf_s)}, with {saved}: the run would never come to its end"
     yield Fact("failures", said, value=now.failures, unit="number")
     saves = now.seconds - best.seconds
     worth = f", {units.seconds(saves)} less" if math.isfinite(saves) and saves > 0.001 * now.seconds else ""
@@ -160,10 +157,6 @@ def _failure_facts(interval: SaveInterval | None) -> Iterator[Fact]:
 
 def _steps(n: int | None) -> str:
     return "step" if n == 1 else f"{n:,} steps" if n else "no step"
-
-
-def _every(of: Losses) -> str:
-    return "no checkpoint" if of.every is None else f"a checkpoint every {_steps(of.every)}"
 
 
 def _theory_words(interval: SaveInterval | None) -> str:

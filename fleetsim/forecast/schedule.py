@@ -60,6 +60,10 @@ class Schedule(Struct, frozen=True):
             found[name] = round(value) if what.whole else float(value)
         return found
 
+    def beside(self, more: Schedule) -> Schedule:
+        """Both; what this one says wins."""
+        return Schedule({**more.columns, **self.columns}, {**more.source, **self.source})
+
     def moves(self, first: int, last: int) -> bool:
         """Whether a value moves in a straight line somewhere between two steps."""
         start, end = self.at(first), self.at(last)

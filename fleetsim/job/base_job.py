@@ -16,7 +16,6 @@ from msgspec import Struct
 from fleetsim.config.load import dump_scenario, dump_short
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import did_you_mean
-from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError, Problem
 from fleetsim.job.grounds import pool_words
 from fleetsim.job.job import Start as File
@@ -178,11 +177,6 @@ def load(start: Start = None, changes: Mapping[str, Any] | None = None, /, **opt
     if isinstance(start, Scenario):
         start = start.model_dump(mode="json", exclude_unset=True)
     return _job(start, change_texts(changes or {}), checked(options))
-
-
-def read_again(saved: str) -> Job:
-    """The job of a scenario's text: what nobody gave stays so, and follows again."""
-    return load(from_yaml(saved, "scenario"))
 
 
 def _check(start: object, changes: object) -> None:

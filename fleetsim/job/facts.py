@@ -136,7 +136,8 @@ def run_facts(
     )
     yield measured("cost_per_step", of["cost_per_step"], spans, "{} a step", "cost")
     yield Fact("cost_per_hour", *_hourly(of, scenario))
-    yield _age(of, age)
+    p99 = of["staleness_steps.p99"] if age is None else Estimate(age, age, age)
+    yield measured("staleness_steps.p99", p99, said=regime_line(of, age), line="age")
     yield Fact("evaluation", evaluation_line(of, scenario))
     yield Fact("checkpoint", checkpoint_line(of, scenario))
     lost = of["samples_lost.all"]
@@ -209,13 +210,6 @@ def judges_line(of: Mapping[str, Estimate], scenario: Scenario) -> str:
             waits, usd = units.seconds(known["wait_s"]), units.money(known["usd"])
             said.append(f"{name}: {', '.join([*parts, f'{waits} of waiting', f'{usd} a step'])}")
     return "; ".join(said)
-
-
-def _age(of: Mapping[str, Estimate], age: float | None) -> Fact:
-    found = of["staleness_steps.p99"]
-    if age is None:
-        return measured("staleness_steps.p99", found, said=regime_line(of), line="age")
-    return measured("staleness_steps.p99", Estimate(age, age, age), said=regime_line(of, age), line="age")
 
 
 def _not_training(of: Mapping[str, Estimate]) -> str:

@@ -11,7 +11,6 @@ from fleetsim.config.scenario import Scenario, age_bound
 from fleetsim.config.sections import ObservedConfig
 from fleetsim.config.tree import value_at
 from fleetsim.faces import in_python
-from fleetsim.job import words
 from fleetsim.job.assumptions import Assumption, assumptions_of, short
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.input_moves import InputPart, MetricRanges, Swing
@@ -63,8 +62,7 @@ _OFF = ("in doubt", "times", "step, s")
 
 def rests_on(source: EngineSource, assumed: Sequence[Assumption], nothing_assumed: str, *more: Block | None) -> Section:
     """Where the engine's speed comes from and how far off it may be; on a page also what was assumed, and `more`."""
-    accuracy = words.profile(source)
-    outside = source.extrapolations or ()
+    accuracy, outside = source.accuracy, source.extrapolations or ()
     told = [units.sentence(accuracy)]
     if outside:
         told.append(f"The answer leaves what was measured: {'; '.join(outside)}.")
@@ -76,7 +74,7 @@ def rests_on(source: EngineSource, assumed: Sequence[Assumption], nothing_assume
 def assumed_section(assumed: Sequence[Assumption]) -> Section:
     """What was assumed, for a terminal, which has no room for the table of the page."""
     title = "assumed (and the flags that change it)"
-    return Section(title, (assumption_list(assumed, words.THEMES),) if assumed else (), on=("terminal",))
+    return Section(title, (assumption_list(assumed),) if assumed else (), on=("terminal",))
 
 
 def how_sure(ranges: MetricRanges) -> Section:
@@ -115,15 +113,12 @@ def _sure(table: Table) -> Section:
     return Section("How sure", (table,), short="how sure", folded=True)
 
 
-def assumption_list(assumed: Iterable[Assumption], themes: Mapping[str, str]) -> Listed:
-    """What was assumed, an item for each part of the system, with the flags that change it.
-
-    themes: section of a scenario -> what that part is called.
-    """
+def assumption_list(assumed: Iterable[Assumption]) -> Listed:
+    """What was assumed, an item for each part of the system, with the flags that change it."""
     parts: dict[str, list[Assumption]] = {}
     for a in assumed:
         section = a.path.partition(".")[0]
-        parts.setdefault(themes.get(section, section), []).append(a)
+        parts.setdefault(THEMES.get(section, section), []).append(a)
     return Listed(tuple((theme, _with_flags(found)) for theme, found in parts.items()))
 
 
@@ -142,7 +137,7 @@ def _rows(assumed: Sequence[Assumption]) -> Iterator[tuple[str, str, str]]:
     last = ""
     for a in assumed:
         part = a.path.partition(".")[0]
-        theme = words.THEMES.get(part, part)
+        theme = THEMES.get(part, part)
         yield "" if theme == last else theme, a.text.removesuffix(f" ({a.flag})"), a.flag
         last = theme
 
@@ -201,7 +196,7 @@ def document(scenario: Scenario, given: Collection[str], notes: Sequence[str]) -
     sections = (
         Section("given", (Listed(said),) if said else ()),
         observed_section(s),
-        Section("assumed (and the keywords that change it)", (assumption_list(assumed, THEMES),) if assumed else ()),
+        Section("assumed (and the keywords that change it)", (assumption_list(assumed),) if assumed else ()),
         Section("notes", tuple(notes)),
     )
     described = explained("description", s.description.strip())

@@ -17,7 +17,7 @@ from fleetsim import units
 from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.estimates import Estimate
-from fleetsim.quantities import BY_NAME, METRICS
+from fleetsim.quantities import BY_NAME
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,9 +141,6 @@ def _pandas() -> Any:
 
 # --- `--fail-if "trainer_idle_fraction>0.1"`: a result as a gate, for CI and for scripts.
 
-__all__ = ["METRICS", "Condition", "Gate", "parse_conditions", "parse_gate", "tripped"]
-
-
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -167,15 +164,34 @@ class Condition(Struct, frozen=True):
         return _COMPARE[self.sign](value, self.limit)
 
 
-def parse_conditions(
-    texts: Iterable[str], known: Sequence[str], example: str = "trainer_idle_fraction>0.1"
-) -> tuple[Condition, ...]:
-    """The conditions of all `--fail-if`, before any work is done. example: of a condition.
+class Gate(Struct, frozen=True):
+    """All conditions of a command line on the numbers of one answer. source: what the numbers come from, for words."""
+
+    conditions: tuple[Condition, ...]
+    source: str = "answer"
+
+    def tripped(self, values: Mapping[str, float | None]) -> list[str]:
+        """A line for every condition that is true, and then one for each on a number that the answer lacks."""
+        true, unknown = [], []
+        for c in self.conditions:
+            told, value = f"--fail-if {c.metric}{c.sign}{c.limit:g} tripped: {c.metric} is", values.get(c.metric)
+            if value is None:
+                unknown.append(f"{told} not known from this {self.source}")
+            elif c.trips(value):
+                true.append(f"{told} {value:.6g}")
+        return true + unknown
+
+
+def parse_gate(
+    texts: Iterable[str],
+    known: Sequence[str],
+    source: str = "answer",
+    example: str = "trainer_idle_fraction>0.1",
+) -> Gate:
+    """The gate of all `--fail-if`, before any work is done. example: of a condition.
 
     Raises InputError with all that is wrong: no condition, an unknown metric ("did you mean"), no number.
     """
-    from fleetsim.config.tree import did_you_mean
-
     conditions, problems = [], []
     for text in texts:
         match = _CONDITION.fullmatch(text)
@@ -194,34 +210,4 @@ def parse_conditions(
         conditions.append(Condition(metric, sign, limit))
     if problems:
         raise InputError(problems)
-    return tuple(conditions)
-
-
-def tripped(conditions: Iterable[Condition], values: Mapping[str, float]) -> list[str]:
-    """A line for every condition that trips."""
-    return [
-        f"--fail-if {c.metric}{c.sign}{c.limit:g} tripped: {c.metric} is {values[c.metric]:.6g}"
-        for c in conditions
-        if c.trips(values[c.metric])
-    ]
-
-
-class Gate(Struct, frozen=True):
-    """All conditions of a command line on the numbers of one answer. source: what the numbers come from, for words."""
-
-    conditions: tuple[Condition, ...]
-    source: str = "answer"
-
-    def tripped(self, values: Mapping[str, float | None]) -> list[str]:
-        """A line for every condition that is true, and for every one on a number that the answer lacks."""
-        known = {name: value for name, value in values.items() if value is not None}
-        unknown = [c for c in self.conditions if c.metric not in known]
-        return tripped([c for c in self.conditions if c.metric in known], known) + [
-            f"--fail-if {c.metric}{c.sign}{c.limit:g} tripped: {c.metric} is not known from this {self.source}"
-            for c in unknown
-        ]
-
-
-def parse_gate(texts: Iterable[str], known: Sequence[str], source: str = "answer") -> Gate:
-    """The gate of all `--fail-if`, before any work is done. Raises InputError as `parse_conditions`."""
-    return Gate(parse_conditions(texts, known), source)
+    return Gate(tuple(conditions), source)

@@ -142,6 +142,4 @@ def limits_of(scenario: Scenario) -> Mapping[str, Any]:
 
 def generated_mean(scenario: Scenario) -> float:
     """Mean tokens of a sample, after the cap: what `--len` says. Raises InputError for a file that cannot be read."""
-    from fleetsim.workload.lengths import mean_length
-
     return mean_length(response_law(scenario.workload), at_least=1.0)

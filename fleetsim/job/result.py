@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from fleetsim.config.scenario import Scenario
     from fleetsim.estimates import Estimate
+    from fleetsim.job.base_job import Job
     from fleetsim.job.engine_source import EngineSource
     from fleetsim.job.metrics import Metrics
     from fleetsim.tell.document import Document, Table
@@ -251,7 +252,26 @@ class Briefed(Result):
         return as_text(self.view(explain=True))
 
 
-class Recommendation(Briefed):
+class Gated(Briefed):
+    """A result whose numbers a condition can be put on."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def warnings(self) -> tuple[str, ...]:
+        """As the command prints them on stderr."""
+
+    @abstractmethod
+    def numbers(self) -> dict[str, float]:
+        """What --fail-if can ask."""
+
+    def missed(self) -> str:
+        """Which wish of the user the answer does not hold, in words; empty for none."""
+        return ""
+
+
+class Recommendation(Gated):
     """A result that recommends a fleet."""
 
     __slots__ = ()
@@ -290,10 +310,6 @@ class Recommendation(Briefed):
         """As the command prints them on stderr."""
         return tuple(self._answer.warnings)
 
-    @abstractmethod
-    def numbers(self) -> dict[str, float]:
-        """What --fail-if can ask."""
-
     @property
     def mean(self) -> dict[str, float]:
         """Metric name -> mean, of the recommended fleet."""
@@ -303,9 +319,13 @@ class Recommendation(Briefed):
     def saved(self) -> str:
         """What the command writes under --save: the job with the recommended fleet."""
 
-    def missed(self) -> str:
-        """Which wish of the user the recommended fleet does not hold, in words; empty for none."""
-        return ""
+    @property
+    def job(self) -> Job:
+        """What is recommended as a job, as `saved` has it: what nobody gave stays so, and follows again."""
+        from fleetsim.config.yaml_text import from_yaml
+        from fleetsim.job.base_job import load
+
+        return load(from_yaml(self.saved(), "scenario"))
 
 
 class SoFar(Struct, Generic[F], frozen=True):

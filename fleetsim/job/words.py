@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
@@ -17,13 +17,13 @@ from fleetsim.engine.slowdown import is_known
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.estimates import Estimate
-from fleetsim.job.engine_source import EngineSource
+from fleetsim.job.engine_source import profile_words
 from fleetsim.job.nameplate import mean_batch_tokens
 from fleetsim.policies.admission import LAWS
 from fleetsim.policies.law import LawName, Looser
 from fleetsim.quantities import quantity
 from fleetsim.records import replace
-from fleetsim.sim.engines import profile_of
+from fleetsim.sim.engines import engine_of, profile_of
 
 
 class Binding(Struct, frozen=True):
@@ -120,17 +120,8 @@ def binding_words(
     return words
 
 
-# Section of a scenario -> the part of the system that a reader looks for.
-THEMES: Mapping[str, str] = {
-    "engine": "engine",
-    "workload": "workload",
-    "fleet": "fleet",
-    "trainer": "trainer",
-    "sync": "weight sync",
-    "admission": "staleness",
-    "targets": "targets",
-    "cost": "prices",
-}
+# Section of a scenario -> the part of the system that a reader looks for, where that has another name.
+THEMES: Mapping[str, str] = {"sync": "weight sync", "admission": "staleness", "cost": "prices"}
 _TARGETS: Mapping[str, str] = {
     "trainer_idle_fraction": f"{quantity('trainer_idle_fraction').title} at most",
     "step_s": "a step of at most",
@@ -166,16 +157,17 @@ def instance_words(scenario: Scenario) -> str:
     return f"{e.gpu} x {e.gpus}"
 
 
+def idle_of_both(mean: Callable[[str], float]) -> str:
+    """ "4/12 %": the trainer's share and the instances'. mean: of a metric."""
+    trainer, rollout = mean("trainer_idle_fraction"), mean("rollout_idle_fraction")
+    return f"{units.percent(trainer, 0)}/{units.share(rollout, 0)}"
+
+
 def binds(words: Binding) -> str:
     """What binds, why one sees it, and what would lift it."""
     if not words.meaning:
         return f"What binds: {words.name}."
     return f"What binds: {words.name}. {units.capital(words.meaning)}. What would lift it: {words.lift}."
-
-
-def profile(p: EngineSource) -> str:
-    """Where the engine's speed comes from and how far off it may be."""
-    return p.accuracy
 
 
 def lost_words(lost: Estimate, longest_lost: Estimate) -> str:
@@ -198,9 +190,6 @@ def lost_words(lost: Estimate, longest_lost: Estimate) -> str:
 
 def named_profile(s: Scenario) -> str:
     """The profile, by its name and error."""
-    from fleetsim.job.engine_source import profile_words
-    from fleetsim.sim.engines import profile_of
-
     found = profile_of(s)
     return "" if found is None else profile_words(found)
 
@@ -241,8 +230,6 @@ def entry_point(s: Scenario) -> str:
 
 def drafts(s: Scenario) -> str:
     """What drafts are taken to bring."""
-    from fleetsim.sim.engines import engine_of
-
     found = engine_of(s)[0].speculation
     assert found is not None  # asked of scenarios with speculation alone
     return f"{found.source.replace('assumed: ', '')}: {found.lengths[0][found.most]:.2f} tokens an iteration"
@@ -250,8 +237,6 @@ def drafts(s: Scenario) -> str:
 
 def prefix_caching(s: Scenario) -> str:
     """Whether prompts that are cached are computed again."""
-    from fleetsim.sim.engines import profile_of
-
     found, on = profile_of(s), s.engine.prefix_caching
     measured = found.prefix_cache if found is not None else None
     as_there = ", as in the engine that was measured" if measured is not None and measured.enabled == on else ""

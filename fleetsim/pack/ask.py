@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import flag
-from fleetsim.job.result import SILENT, Briefed, Watch, unchanging
+from fleetsim.job.result import SILENT, Gated, Watch, unchanging
 from fleetsim.job.settings import JOB, RUN, Argument, Option
 from fleetsim.pack.ways import Packing
 from fleetsim.records import replace
@@ -61,7 +61,9 @@ class Pack:
         jobs = tuple(job if self.seed is None else job.with_({"run.seed": self.seed}) for job in made)
         if problems := [*_unlike(jobs), *self._wrong()]:
             raise InputError(problems)
-        return replace(self, made=_named(jobs, self.jobs))
+        asked = replace(self, made=_named(jobs, self.jobs))
+        asked.protected()
+        return asked
 
     def _wrong(self) -> list[Problem]:
         found = []
@@ -120,7 +122,7 @@ def _named(jobs: Sequence[Job], files: Sequence[str] | None) -> tuple[Job, ...]:
 
 @unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PackResult(Packing, Briefed):
+class PackResult(Packing, Gated):
     """How several jobs share GPUs, as it is read in a terminal, on a page and as JSON."""
 
     def __repr__(self) -> str:
@@ -129,6 +131,10 @@ class PackResult(Packing, Briefed):
     def numbers(self) -> dict[str, float]:
         """What --fail-if can ask."""
         return {} if self.best is None else {name: float(getattr(self.best, name)) for name in NUMBERS}
+
+    def missed(self) -> str:
+        """What --protect asks for and no way keeps."""
+        return "" if self.best else "no way keeps what --protect asks for; the nearest is printed above"
 
     def told(self) -> Document:
         """What there is to say of it."""

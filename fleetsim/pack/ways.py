@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 #     at other times.
 #
 #     Of a rotation whose jobs and pools take constant seconds the long run is known: a round lasts as long as the
-#     busiest pool, or as the longest job, whichever is more (`least_round_s`).
+#     busiest pool, or as the longest job, whichever is more (tests/pack/test_pack.py).
 
 # Rounds of a rotation, and of them those in which it falls into step.
 ROUNDS, SETTLING = 120, 20
@@ -133,19 +133,6 @@ def rotate(jobs: Sequence[Sequence[PoolPhase]], rounds: int = ROUNDS, settling: 
     env.run(until=done)
     begins = max(times[settling - 1] for times in ends)
     return Timetable(tuple(rows), tuple(map(tuple, ends)), (begins, env.now))
-
-
-def least_round_s(jobs: Sequence[Sequence[PoolPhase]]) -> float:
-    """Seconds that a round of constant phases takes at the least: those of the busiest pool with its switches, or of
-    the longest job."""
-    switches = len(jobs) > 1
-    by_pool: dict[str, float] = {}
-    for phases in jobs:
-        for phase in phases:
-            each = float(phase.seconds.mean()) + (phase.switch_s if switches else 0.0)
-            by_pool[phase.pool] = by_pool.get(phase.pool, 0.0) + each
-    longest = max(sum(float(p.seconds.mean()) for p in phases) for phases in jobs)
-    return max(longest, *by_pool.values())
 
 
 Kind = Literal["apart", "by_phase", "in_turn"]

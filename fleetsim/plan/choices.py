@@ -199,6 +199,8 @@ LIMITS: tuple[Choice, ...] = (
     Choice("requests at once", ("engine.max_num_seqs",), _running),
     Choice("in-flight cap", ("fleet.max_in_flight_samples_per_instance",), _caps),
 )
+# The paths of both, but for the GPU's name, which is told where nobody said it.
+CHOSEN = tuple(path for choice in (*ENGINE, *LIMITS) for path in choice.paths if choice is not GPU)
 
 
 def combined(scenario: Scenario, asked: ChoiceInputs, choices: tuple[Choice, ...] = ENGINE) -> Iterator[Value]:

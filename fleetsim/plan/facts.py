@@ -7,17 +7,10 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
-from fleetsim.job.facts import (
-    AHEAD_NOT_AGE,
-    assumed_line,
-    being_wrong,
-    run_facts,
-    run_line,
-    swing_line,
-)
+from fleetsim.job.facts import AHEAD_NOT_AGE, assumed_line, being_wrong, run_facts, run_line, swing_line
 from fleetsim.job.grounds import assumed_section, how_sure, observed_line, rests_on
 from fleetsim.job.metrics import CANDIDATE_METRICS
-from fleetsim.job.words import binding_words, kind_of
+from fleetsim.job.words import binding_words, idle_of_both, kind_of
 from fleetsim.plan import words
 from fleetsim.plan.plan import RANGED, Plans
 from fleetsim.plan.space import PlanRow, gpus_of, usd_per_h, usd_per_token
@@ -43,6 +36,7 @@ def document(result: Plans, call: Sequence[str], advice: Sequence[Mapping[str, A
     """What `plan` says. call: the words that ask the same again. advice: the commands that simulate each plan."""
     best = result.best
     front, table = present(_chart(result)), front_table(result)
+    forbidden = [(f"--allow '{b.permission}'", words.bought_words(b, best)) for b in result.bought]
     return Document(
         kind_of("plan", result.scenario),
         plan_facts(result),
@@ -56,7 +50,7 @@ def document(result: Plans, call: Sequence[str], advice: Sequence[Mapping[str, A
             Section("more of the same plans", (table.without(*_SHOWN), Words(tail=_SIGNS)), on=("terminal",)),
             Section(
                 "What the recipe forbids, and what it would buy",
-                (bought(result),) if result.bought else (),
+                (Listed(tuple(forbidden), code=True),) if forbidden else (),
                 short="what each thing would buy that the recipe does not allow",
             ),
             Section(
@@ -83,20 +77,12 @@ def front_table(result: Plans) -> Table:
             _usd(1e6 * usd_per_token(row)),
             f"{usd_per_h(row):,.0f}",
             words.stale_words(row),
-            _idle(row),
+            idle_of_both(lambda name, of=row.estimates: of[name].mean),
         )
         for row in result.rows
     )
     table = Table("plans worth a look", _HEADINGS, rows, marked=frozenset({0}), wordy=True)
     return table.narrowing(*reversed(_SPARED))
-
-
-def bought(result: Plans) -> Listed:
-    """A line for each forbidden thing."""
-    return Listed(
-        tuple((f"--allow '{b.permission}'", Words(words.bought_words(b, result.best))) for b in result.bought),
-        code=True,
-    )
 
 
 def found_table(found: Sequence[PlanRow]) -> Table:
@@ -121,18 +107,13 @@ def _chart(result: Plans) -> Chart | None:
         "front",
         "Step against its cost",
         "Each symbol is a plan that no other beats in both, with the range of its step. Less is better.",
-        [Curve("plans", [row.usd for row in rows], [_ranged(row) for row in rows])],
+        [Curve("plans", [row.usd for row in rows], [Estimate(row.step_s, *row.range_of("step_s")) for row in rows])],
         x_title="US dollars per step",
         y_title="optimizer step",
         how="seconds",
         recommended=result.best.usd,
         star=f"recommended: {words.share_words(result.best.choice.share)}",
     )
-
-
-def _ranged(row: PlanRow) -> Estimate:
-    low, high = row.range_of("step_s")
-    return Estimate(row.step_s, low, high)
 
 
 def _ends(ends: tuple[float, float], say: Callable[[float], str]) -> str:
@@ -147,17 +128,11 @@ def _usd(x: float) -> str:
     return units.money(x).removeprefix("$")
 
 
-def _idle(row: PlanRow) -> str:
-    trainer, rollout = (row.estimates[name].mean for name in ("trainer_idle_fraction", "rollout_idle_fraction"))
-    return f"{units.percent(trainer, 0)}/{units.share(rollout, 0)}"
-
-
 def plan_facts(result: Plans) -> Facts:
     """What one must know of a plan, as a table."""
     row, of = result.best, result.best.estimates
     s, ranges, usd = row.scenario, row.ranges, 1e6 * usd_per_token(row)
     idle, doubt = of["trainer_idle_fraction"].mean, () if ranges is None else [part.path for part in ranges.parts]
-    binds = binding_words(row.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit, idle)
     token = "cost of a million trained tokens"
     run, observed = Fact("run", run_line(result.scenario, result.as_run_s)), Fact("observed", observed_line(s))
     if result.contradicted:
@@ -170,7 +145,7 @@ def plan_facts(result: Plans) -> Facts:
         run_facts(of, s, None if ranges is None else ranges.metrics, row.age),
         Fact("cost_per_million_tokens", "", "", usd, "money", title=token),
         Fact("needs", words.needs(result)),
-        Fact("binds", binds.name),
+        Fact("binds", binding_words(row.binding, idle=idle).name),
         Fact("allow", _allow(result)),
         observed,
         Fact("assumed", assumed_line(s, result.assumptions, doubt)),

@@ -27,25 +27,35 @@ from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
 from fleetsim.job.engine_source import engine_source
 from fleetsim.job.trials import Measure, Tell, Trials, planned, remembered, simulated
-from fleetsim.plan.assumptions import assumed, warnings_of
-from fleetsim.plan.choices import LIMITS, ChoiceInputs
-from fleetsim.plan.reach import Reach, reach_of
-from fleetsim.plan.space import PlanRow, Space
+from fleetsim.plan.choices import CHOSEN, LIMITS, ChoiceInputs
+from fleetsim.plan.space import PlanRow, Space, bought
 from fleetsim.records import replace
 from fleetsim.search.arrangements import divided
 from fleetsim.search.explore import Search, SearchTally
-from fleetsim.search.front import CLOSE, MOST_ROWS, SAME, Budget, Goal, front_of, thinned
+from fleetsim.search.front import CLOSE, MOST_GPUS, MOST_ROWS, SAME, Budget, Goal, front_of, thinned
 from fleetsim.search.permissions import Allowed, stale
 from fleetsim.search.plan_crews import PlanCrews
 from fleetsim.search.ranges import expected_loss, known_of, ranges_of
 from fleetsim.search.reasons import AnswerGrounds, as_run
 from fleetsim.sim.judges import judges_gpus
+from fleetsim.size.assumptions import plan_assumptions, plan_warnings
 
 # --- Plans with all their runs, the rows that are shown, and what each forbidden thing would buy.
 
 PLACEMENT = "fleet.placement"
 # Metrics whose ranges are told of each row.
 RANGED = ("step_s", "cost_per_step")
+
+
+class Reach(Struct, frozen=True):
+    """within_s: seconds of a step at least, within the budget; beyond_s: on up to `MOST_GPUS` GPUs, whatever they cost.
+    gpus: of the smallest plan beyond the budget that may make the step, usd_per_h: of the cheapest, by what the budget
+    is said in; both None where none may."""
+
+    within_s: float
+    beyond_s: float
+    gpus: int | None = None
+    usd_per_h: float | None = None
 
 
 class Bought(Struct, frozen=True):
@@ -127,7 +137,7 @@ def plan(
     search = Search(measure, tell, crewed=space.crewed)
     try:
         rows = tuple(_row(search, found) for found in worth_a_look(search, space, allowed))
-        bought = tuple(_bought(search, space, allowed, rows[0]))
+        forbidden = tuple(_bought(search, space, allowed, rows[0]))
     except KeyboardInterrupt:
         t = search.tally
         missing = f"{t.simulated:,} of {t.plans:,} plans were simulated, not all others are ruled out"
@@ -144,14 +154,14 @@ def plan(
         budget=budget,
         allowed=allowed,
         rows=rows,
-        bought=bought,
+        bought=forbidden,
         tally=search.tally,
         stuck=len(search.stuck),
         expected_loss=expected_loss(known, budget.metric_at(rows[0].step_s)) if rows[0].known else None,
         reach=reach,
         as_run_s=as_run_s,
-        assumptions=assumed(job, best, given),
-        warnings=(*notes, *warnings_of(rows, tuple(search.stuck.values()), profile)),
+        assumptions=plan_assumptions(job, best, given, CHOSEN),
+        warnings=(*notes, *plan_warnings(rows, tuple(search.stuck.values()), profile)),
         profile=profile,
     )
 
@@ -288,6 +298,20 @@ def _changed(scenario: Scenario, changes: Iterable[Mapping[str, object]]) -> Ite
             yield with_changes(scenario, change)
         except InputError:  # limits that do not go together
             continue
+
+
+def reach_of(search: Search, space: Space, allowed: Allowed) -> Reach:
+    """What the step takes at least that no plan of the budget makes."""
+    budget = space.budget
+    within = min(least_s for _, least_s in search.bounded(space.plans(allowed)))
+    if budget.gpus is None and budget.price_per_h is None:
+        return Reach(within, within)
+    wide = Space(space.asked, Budget(MOST_GPUS), space.crewing)
+    beyond = [(bought(c, wide.fewest(c.engines)), s) for c, s in search.bounded(wide.plans(allowed))]
+    shortest = min((s for _, s in beyond), default=math.inf)
+    may = [paid for paid, s in beyond if budget.holds(s) and not budget.allows(*paid)]
+    gpus, usd_per_h = min(may, key=lambda paid: paid[budget.gpus is None], default=(None, None))
+    return Reach(within, min(shortest, within), *(gpus, None) if budget.gpus is not None else (None, usd_per_h))
 
 
 def _row(search: Search, found: PlanRow) -> PlanRow:

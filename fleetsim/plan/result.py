@@ -59,13 +59,6 @@ class PlanResult(Recommendation):
         return as_asked(self.found.best.scenario, self.asked.scenario)
 
     @property
-    def job(self) -> Job:
-        """The recommended plan as a job, as `saved` has it."""
-        from fleetsim.job.base_job import read_again
-
-        return read_again(self.saved())
-
-    @property
     def assumptions(self) -> tuple[Assumption, ...]:
         """What nobody said."""
         return self.found.assumptions

@@ -18,14 +18,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.job import words
 from fleetsim.job.assumptions import assumed_values, short
 from fleetsim.job.engine_choices import BUSY, engine_words, side_words
-from fleetsim.job.facts import (
-    assumed_line,
-    run_differs,
-    run_facts,
-    run_line,
-    surplus_line,
-    swing_line,
-)
+from fleetsim.job.facts import assumed_line, run_differs, run_facts, run_line, surplus_line, swing_line
 from fleetsim.job.grounds import how_sure, observed_line, rests_on
 from fleetsim.job.trainer_scaling import gpus_each
 from fleetsim.job.words import binding_words, lost_words
@@ -38,22 +31,11 @@ from fleetsim.simulate.run_view import RunView, counted_words, every_metric, for
 from fleetsim.tell.characters import bar, sparkline
 from fleetsim.tell.data import head
 from fleetsim.tell.data import told as said
-from fleetsim.tell.document import (
-    Block,
-    Document,
-    Section,
-    Table,
-    estimated,
-    page_only,
-    present,
-    terminal_only,
-)
+from fleetsim.tell.document import Block, Document, Section, Table, estimated, page_only, present, terminal_only
 from fleetsim.tell.facts import Fact, Facts, explained, facts, measured, ranged
 
 if TYPE_CHECKING:
-    from fleetsim.config.scenario import Scenario
     from fleetsim.job.engine_source import EngineSource
-    from fleetsim.simulate.run_view import RunView
 
 
 _MOST_DEFAULTS = 6
@@ -101,7 +83,10 @@ def run_told(view: RunView) -> Facts:
     transport = sync_words(sync_times(s))
     wide = ", a wide range" if ranges is not None and ranges.wide else ""
     step_s = of["step_s"].mean
-    known = not run_differs(s, step_s)
+    known, runs = not run_differs(s, step_s), units.plural(view.replications, "replication")
+    length = f"{units.plural(len(view.steps), 'step')}, {runs}, seed {s.run.seed}"
+    called = ", ".join(f"{path} = {short(value)}" for path, value in assumed_values(s).items())
+    change = binding.lift if view.change is None else view.change.words_in(gpus_each(s))
     return facts(
         f"{s.name}: a step takes {ranged('step_s', of['step_s'].mean, spans)}{wide}.",
         Fact("run", run_line(s, step_s)),
@@ -111,12 +96,12 @@ def run_told(view: RunView) -> Facts:
         measured("goodput", of["goodput"]),
         Fact("binds", binding.name),
         Fact("supply", surplus_line(view.enough) or "" if known else ""),
-        Fact("change", _change(view, binding.lift) if known else ""),
+        Fact("change", change if known else ""),
         Fact("observed", observed_line(s)),
         Fact("assumed", assumed_line(s, view.assumed, () if ranges is None else [part.path for part in ranges.parts])),
         Fact("measure", "" if ranges is None else swing_line(ranges) or ""),
-        explained("run", f"{_length_words(view)}; {counted_words(view.warmups, len(view.steps))}"),
-        explained("unmeasured", _unmeasured(s)),
+        explained("run", f"{length}; {counted_words(view.warmups, len(view.steps))}"),
+        explained("unmeasured", f"Assumed, not measured: {called}" if called else ""),
         explained("transport", units.sentence(transport) if transport else ""),
         explained("why", words.binds(binding)),
         explained("drafts", engine_words(s) if speculation_of(s) is not None else ""),
@@ -126,10 +111,6 @@ def run_told(view: RunView) -> Facts:
     )
 
 
-def _change(view: RunView, lift: str) -> str:
-    return lift if view.change is None else view.change.words_in(gpus_each(view.scenario))
-
-
 def warm_up(view: RunView) -> Document:
     """What a terminal shows of a run that was cut off in its warm-up: the steps as they were, no metric."""
     return Document(
@@ -137,7 +118,7 @@ def warm_up(view: RunView) -> Document:
         facts(""),
         (
             Section(f"where the seconds went ({time_legend(view.steps)})", (time_split(view.steps),)),
-            Section("accuracy", (words.profile(view.profile),)),
+            Section("accuracy", (view.profile.accuracy,)),
         ),
     )
 
@@ -147,18 +128,6 @@ def _fleet_words(s: Scenario) -> str:
         f"{units.plural(s.fleet.instances, 'instance')} ({words.instance_words(s)}), "
         f"{units.plural(s.trainer.gpus, 'trainer GPU')}, {s.trainer.batch_samples:,} samples per step"
     )
-
-
-def _length_words(view: RunView) -> str:
-    """ "40 steps, 5 replications, seed 0"."""
-    s, runs = view.scenario, units.plural(view.replications, "replication")
-    return f"{units.plural(len(view.steps), 'step')}, {runs}, seed {s.run.seed}"
-
-
-def _unmeasured(scenario: Scenario) -> str:
-    """What the scenario itself calls assumed: "Assumed, not measured: fleet.switch_s = 0"."""
-    assumed = ", ".join(f"{path} = {short(value)}" for path, value in assumed_values(scenario).items())
-    return f"Assumed, not measured: {assumed}" if assumed else ""
 
 
 def _defaults_words(view: RunView) -> str:

@@ -99,7 +99,8 @@ def gantt_words(shown: ShownSteps) -> str:
         for kind, verb in ((WORK, "trains"), (IDLE, "waits for samples"), (HELD, "is held by weight sync"))
         if (share := _share([shown.trainer], kind)) >= 0.0005
     ]
-    said.append(f"Of that time the trainer {', '.join(parts)}; the instances shown work {_work(shown)} of it.")
+    work = units.share(_share(shown.rows, WORK)) if shown.rows else units.plural(0, "instance")
+    said.append(f"Of that time the trainer {', '.join(parts)}; the instances shown work {work} of it.")
     if len(shown.instances) < shown.of:
         numbers = ", ".join(map(str, shown.instances[:3]))
         said.append(
@@ -112,10 +113,6 @@ def gantt_words(shown: ShownSteps) -> str:
     if any(len(merged(row, shortest)) < len(row) for row in (shown.trainer, shown.sync, *shown.rows)):
         said.append(MERGED)
     return " ".join(said)
-
-
-def _work(shown: ShownSteps) -> str:
-    return units.share(_share(shown.rows, WORK)) if shown.rows else units.plural(0, "instance")
 
 
 def _share(rows: Sequence[Sequence[Span]], kind: str) -> float:

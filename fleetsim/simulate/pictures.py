@@ -17,15 +17,7 @@ from fleetsim.sim.records import Records
 from fleetsim.sim.window import window_of
 from fleetsim.simulate.gantt import gantt
 from fleetsim.tell.charts.chart import Chart, Mark, MarkLook
-from fleetsim.tell.charts.kinds import (
-    Layer,
-    Sampled,
-    StepSeries,
-    cause_bars,
-    histogram_chart,
-    stacked_bars,
-    step_chart,
-)
+from fleetsim.tell.charts.kinds import Layer, StepSeries, cause_bars, histogram_chart, stacked_bars, step_chart
 from fleetsim.tell.document import Section, pair, present
 
 COUNTED = "counted from here"
@@ -187,7 +179,7 @@ def lengths_chart(records: Records) -> Chart | None:
         "lengths",
         "Length of the responses",
         words,
-        [Sampled("sent", sent), Sampled("trained", trained)],
+        {"sent": sent, "trained": trained},
         x_title="output tokens",
         caps=[] if cap is None else [Mark(cap, f"cap {cap:,.0f}")],
     )

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from fleetsim.job.input_moves import MetricRanges
     from fleetsim.job.metrics import Metrics
     from fleetsim.search.alternative import Alternatives
-    from fleetsim.search.change import Change
     from fleetsim.sim.records import Records
     from fleetsim.sim.replications import Replicated
     from fleetsim.simulate.run_view import RunView
@@ -167,21 +166,17 @@ class SimulateResult(Briefed):
         found = moves_advised(self.alternatives)
         return advice_data(self.job, [*found, Advised("the job as it is", self.scenario, self.metrics)])
 
-    def _change(self) -> Change | None:
-        """The change that saves most."""
-        return None if self.alternatives is None else self.alternatives.change(counted=True)
-
     def _shown(self, first: Records) -> RunView:
         """What is told of it. first: the records of the first replication."""
         from fleetsim.job.assumptions import run_assumptions
         from fleetsim.simulate.run_view import RunView, trained_staleness, warmups_of
 
+        others = self.alternatives if self.steady else None
         return RunView(
             self.scenario, self.metrics, self.binding, len(self.runs), first.steps, trained_staleness(first),
             self.profile, warmups_of(self.runs), run_assumptions(self.scenario, self.job.given),
-            self._ranges() if self.steady else None, self._change() if self.steady else None,
-            self.alternatives.enough if self.steady and self.alternatives is not None else None,
-            self.alternatives.beside_on_demand if self.steady and self.alternatives is not None else None,
+            self._ranges() if self.steady else None, None if others is None else others.change(counted=True),
+            None if others is None else others.enough, None if others is None else others.beside_on_demand,
         )  # fmt: skip
 
     def told(self) -> Document:

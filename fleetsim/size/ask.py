@@ -61,7 +61,10 @@ class Size:
 
     def ready(self) -> Self:
         """The same question with the job itself. Raises InputError with all that is wrong with its fields."""
-        _check(self.confidence)
+        if self.confidence is not None and not 0.5 < self.confidence <= _MOST_CONFIDENCE:
+            rule = f"must be above 0.5 and at most {_MOST_CONFIDENCE:g}: a share of the cases"
+            remedy = text("for example {}", flag("confidence", 0.9))
+            raise InputError([Problem(flag("confidence"), self.confidence, rule, remedy)])
         return replace(self, job=ready(self.job))
 
 
@@ -287,11 +290,3 @@ def size(asked: Size, watch: Watch = SILENT) -> SizeResult:
         )
         raise Interrupted(known, missing) from None
     return SizeResult(job, plan, measure if asked.for_page else None)
-
-
-def _check(confidence: float | None) -> None:
-    """Raises InputError for what is no share of cases that a count can be enough for."""
-    if confidence is not None and not 0.5 < confidence <= _MOST_CONFIDENCE:
-        rule = f"must be above 0.5 and at most {_MOST_CONFIDENCE:g}: a share of the cases"
-        remedy = text("for example {}", flag("confidence", 0.9))
-        raise InputError([Problem(flag("confidence"), confidence, rule, remedy)])

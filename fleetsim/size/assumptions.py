@@ -1,9 +1,12 @@
-"""What a sized fleet took for granted, and what of that is implausible beside what the user gave."""
+"""What answers took for granted beyond their job's defaults (`job/assumptions.py`), and what one should know before
+acting on them: of a sized fleet, of a split, of a plan."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
 
 from fleetsim import units
 from fleetsim.config.law_numbers import steps_per_version
@@ -15,15 +18,18 @@ from fleetsim.errors import InputError, StuckError
 from fleetsim.faces import setting
 from fleetsim.job.assumptions import Assumption, assumptions_of, is_estimated
 from fleetsim.job.caveats import backlog_warnings, error_warnings, range_warnings
-from fleetsim.job.derived_values import names_a_model
+from fleetsim.job.derived_values import names_a_model, price_notes
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.facts import steps_old
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.result import Later
-from fleetsim.job.trainer_scaling import count_words, course_of, law_words, least_trainer_gpus, takes_turns
+from fleetsim.job.trainer_scaling import count_words, course_of, law_words, least_trainer_gpus, takes_turns, time_factor
 from fleetsim.job.trials import Measure, Trial, trial_of, with_instances
+from fleetsim.search.arrangements import Arrangement, Rules
+from fleetsim.search.found import Found
 from fleetsim.search.levers import samples_held
 from fleetsim.search.objective import Target
+from fleetsim.search.permissions import Allowed
 from fleetsim.size.headroom import QueueCap, staleness_budget
 
 _SHARE = "trainer.scaling.parallel_share"
@@ -71,7 +77,7 @@ _MUCH_AT_CAP = 0.05
 _LONGER = 0.005
 
 
-def warnings_of(
+def fleet_warnings(
     scenario: Scenario,
     chosen: Trial,
     missed: tuple[Target, ...],
@@ -163,3 +169,128 @@ def _share_at_cap(scenario: Scenario) -> float:
     if isinstance(law, ConstantTokens) or law.max is None:
         return 0.0
     return sum(quantile_length(law, i / 200) >= law.max for i in range(1, 200)) / 200
+
+
+# --- Of a split.
+
+# A trainer of so many times more or fewer GPUs than its seconds are known for rests on the law alone.
+_FAR = 2.0
+_NOT_OF_A_SPLIT = ("targets.", "trainer.gpus", "trainer.fixed_s", "fleet.placement", "fleet.switch_s")
+
+
+def way_assumptions(job: Scenario, asked: Rules, rules: Rules, given: frozenset[str]) -> tuple[Assumption, ...]:
+    """The defaults of a plan without its targets, and those that only a split has. asked: the rules before theirs."""
+    own = tuple(_own(job, rules.trainer_least if asked.trainer_least is None else None, given))
+    whole = any(a.path == "trainer.fixed_s" for a in own)  # all seconds of a step in one line
+    not_here = (*_NOT_OF_A_SPLIT, "trainer.per_token_s", "trainer.phases") if whole else _NOT_OF_A_SPLIT
+    return (*(a for a in assumptions_of(job, given) if not a.path.startswith(not_here)), *own)
+
+
+def _own(job: Scenario, least: int | None, given: frozenset[str]) -> Iterator[Assumption]:
+    trainer = job.trainer
+    seconds = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases", "trainer.scaling.points")
+    if not any(is_given(path, given) for path in seconds) or not is_given("trainer.gpus", given | _gpus_of(job)):
+        text = f"{mean_step_s(job):.3g} s of compute per step on {units.plural(trainer.gpus, 'GPU')}"
+        yield Assumption("trainer.fixed_s", trainer.fixed_s, "--trainer-step-s --trainer-gpus", text)
+    if not trainer.scaling.points and not is_given(_SHARE, given):
+        text = "the law by which they scale (above)"
+        yield Assumption(_SHARE, trainer.scaling.parallel_share, "--trainer-point --parallel-share", text)
+    if not is_given("fleet.switch_s", given):
+        text = f"colocated: the trainer offloads its states, {job.fleet.switch_s:g} s to hand the GPUs over, each way"
+        yield Assumption("fleet.switch_s", job.fleet.switch_s, "--switch-s", text)
+    if least is not None and least > 1:
+        holds = "weights, gradients, Adam states"
+        text = f"a split's trainer has at least {units.plural(least, 'GPU')} ({holds})"
+        yield Assumption("trainer.gpus", least, "--trainer-min-gpus", text)
+
+
+def _gpus_of(job: Scenario) -> frozenset[str]:
+    """Points say at how many GPUs they were measured."""
+    return frozenset({"trainer.gpus"}) if job.trainer.scaling.points else frozenset()
+
+
+def _slower_on_more(job: Scenario) -> Iterator[str]:
+    """Points at which more GPUs take longer: rarely so, and the ranking rests on them."""
+    rising = [(a, b) for a, b in pairwise(job.trainer.scaling.points) if b[1] > a[1]]
+    if rising:
+        each = " and ".join(f"{b[1]:g} s on {units.plural(b[0], 'GPU')} but {a[1]:g} s on {a[0]}" for a, b in rising)
+        yield (
+            f"the trainer's points are slower on more GPUs ({each}), and the ranking follows them: check that "
+            "--trainer-point is GPUS:SECONDS of a whole step, the same batch at every count"
+        )
+
+
+def unused_names(allowed: Allowed) -> Iterator[str]:
+    """Permissions of things that a split does not choose."""
+    if allowed.names:
+        names = units.listed(sorted(allowed.names))
+        yield f"--allow {names} changes nothing here: split keeps the engines as they are, fleetsim plan chooses them"
+
+
+def age_warnings(age: float, oldest: float | None) -> Iterator[str]:
+    """Samples that are older than is permitted, because no way is fresher. age: of the advised way."""
+    if oldest is not None and age > oldest:
+        limit = "on-policy" if oldest == 0 else f"at most {units.plural(oldest, 'step')} old"
+        yield (
+            f"99 % of the trained samples are to be {limit}, and no way that runs keeps that: of the advised one they "
+            f"are up to {units.plural(age, 'step')} old"
+        )
+
+
+def way_warnings(
+    job: Scenario, chosen: Arrangement, stuck: Sequence[tuple[str, str]], profile: EngineSource
+) -> tuple[str, ...]:
+    """In the order of their weight."""
+    found = [*_slower_on_more(job), *range_warnings(profile), *error_warnings(profile)]
+    trainer, gpus = job.trainer, chosen.trainer_gpus
+    counts = [count for count, _ in trainer.scaling.points] or [trainer.gpus]
+    if gpus > _FAR * max(counts) or gpus < min(counts) / _FAR:
+        known = mean_step_s(job)
+        there = known * time_factor(trainer, gpus, course_of(job))
+        found.append(
+            f"the trainer's {known:.3g} s on {units.plural(trainer.gpus, 'GPU')} are taken to be "
+            f"{there:.3g} s on {gpus}, by the law alone: measure a step there "
+            f"(--trainer-point {gpus}:SECONDS) before moving GPUs"
+        )
+    reasons: dict[str, list[str]] = {}
+    for label, reason in stuck:
+        reasons.setdefault(reason, []).append(label)
+    found += [f"{units.listed(labels)} cannot run: {reason}" for reason, labels in reasons.items()]
+    return tuple(found)
+
+
+# --- Of a plan.
+
+# What a plan chooses beside the engine, and targets, which it does not aim at.
+_CHOSEN = (
+    "targets.",
+    "fleet.instances",
+    "fleet.second.instances",
+    "fleet.placement",
+    "fleet.switch_s",
+    "trainer.gpus",
+    "sync.every_steps",
+)
+
+
+def plan_assumptions(
+    job: Scenario, best: Scenario, given: frozenset[str], chosen: Sequence[str]
+) -> tuple[Assumption, ...]:
+    """The defaults behind the recommended plan, without what was chosen; and how old samples may be by the recipe.
+
+    chosen: paths of the engine.
+    """
+    found = [a for a in assumptions_of(best, given) if not a.path.startswith((*_CHOSEN, *chosen, "admission"))]
+    found += [a for a in assumptions_of(job, given) if a.path.startswith("admission")]
+    if not is_given("fleet.switch_s", given):
+        text = f"colocated: {best.fleet.switch_s:g} s to hand the GPUs over, each way"
+        found.append(Assumption("fleet.switch_s", best.fleet.switch_s, "--switch-s", text))
+    return tuple(found)
+
+
+def plan_warnings(rows: Sequence[Found[Any]], stuck: Sequence[StuckError], profile: EngineSource) -> tuple[str, ...]:
+    """In the order of their weight."""
+    fleets = [(row.scenario.engine.gpu, row.scenario.cost) for row in rows]
+    prices = price_notes(fleets, "give a table of prices, --set cost.prices=FILE.csv")
+    left_out = f"{units.plural(len(stuck), 'plan')} cannot run and are left out, the first because " if stuck else ""
+    return (*range_warnings(profile), *error_warnings(profile), *(left_out + one.what for one in stuck[:1]), *prices)

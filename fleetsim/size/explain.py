@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.estimates import Estimate
-from fleetsim.job.words import Binding, binding_words, lost_words
+from fleetsim.job.words import binding_words, lost_words
 from fleetsim.search.alternative import Alternative, Alternatives, Anew
 from fleetsim.search.bound import Bounds
 from fleetsim.search.levers import (
@@ -102,7 +102,8 @@ def explained(
 ) -> tuple[str, ...]:
     """The same as a list of points."""
     lost, longest_lost = (of[f"samples_lost.{which}"] for which in ("all", "longest_tenth"))
-    sentences = [_binds(binding_words(binding, idle=of["trainer_idle_fraction"].mean))]
+    words = binding_words(binding, idle=of["trainer_idle_fraction"].mean)
+    sentences = [f"What binds: {words.name}." + (f" {units.capital(words.meaning)}." if words.meaning else "")]
     more = alternatives.named(ONE_MORE)
     if more is not None:
         sentences.append(_sentence(more))
@@ -114,11 +115,6 @@ def explained(
     if losing is not None:
         sentences.append(losing)
     return tuple(sentence for sentence in sentences if sentence)
-
-
-def _binds(words: Binding) -> str:
-    """What binds, and what shows it."""
-    return f"What binds: {words.name}." + (f" {units.capital(words.meaning)}." if words.meaning else "")
 
 
 def _losing(alternatives: Alternatives) -> str | None:

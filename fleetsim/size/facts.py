@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.job import words as job_words
 from fleetsim.job.facts import assumed_line, measure_line, run_differs, run_facts, run_line
-from fleetsim.job.grounds import assumed_section, observed_line, observed_section, rests_on
+from fleetsim.job.grounds import assumed_section, observed_line, observed_section, rests_on, worth_knowing
 from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.job.trainer_scaling import count_words, gpus_each, takes_turns
 from fleetsim.job.trials import Trial, with_instances
 from fleetsim.job.words import binding_words, instance_words, target, target_value
 from fleetsim.records import as_dict
-from fleetsim.search.objective import RULE, Target
+from fleetsim.search.objective import RULE
 from fleetsim.sim.records import Records
 from fleetsim.simulate.pictures import over_time
 from fleetsim.size import words
 from fleetsim.size.pictures import (
+    counts_of,
     curves,
     headroom_chart,
     headroom_table,
-    how_sure,
     levers,
     rate_table,
     trials_table,
@@ -33,20 +33,8 @@ from fleetsim.size.pictures import (
 from fleetsim.size.size import Sizing
 from fleetsim.size.words import being_wrong, headline
 from fleetsim.tell.data import estimate, head, told
-from fleetsim.tell.document import (
-    Block,
-    Document,
-    Listed,
-    Section,
-    page_only,
-    present,
-    terminal_only,
-)  # fmt: skip
+from fleetsim.tell.document import Block, Document, Listed, Section, page_only, present, terminal_only
 from fleetsim.tell.facts import Fact, Facts, Tone, explained, facts
-
-if TYPE_CHECKING:
-    from fleetsim.job.trials import Trial
-    from fleetsim.size.size import Sizing
 
 
 def brief_facts(result: Sizing) -> Facts:
@@ -57,7 +45,9 @@ def brief_facts(result: Sizing) -> Facts:
     run = Fact("run", run_line(result.scenario, result.as_run_s))
     if run_differs(result.scenario, result.as_run_s):
         observed, measure = Fact("observed", observed_line(result.scenario)), Fact("measure", _measure(result) or "")
-        return facts(headline(result), run, Fact("explain", _explains(result)), observed, measure, tone="unsure")
+        assumed = assumed_line(result.scenario, result.assumptions, result.in_doubt)
+        other = f"no fleet is advised until they agree; what is assumed of the run, and may be other: {assumed}"
+        return facts(headline(result), run, Fact("explain", other), observed, measure, tone="unsure")
     return facts(
         headline(result),
         run,
@@ -78,8 +68,9 @@ def brief_facts(result: Sizing) -> Facts:
 def all_facts(result: Sizing) -> Facts:
     """The same, and what is worked out for those who ask for more."""
     cap = result.queue_cap
+    batches = "one batch" if cap.steps == 1 else units.plural(cap.steps, "batch")
     return brief_facts(result).and_more(
-        Fact("queue_cap_samples", value=cap.samples, title="queue cap, samples", note=_batches(cap.steps)),
+        Fact("queue_cap_samples", value=cap.samples, title="queue cap, samples", note=batches),
         explained("likely", words.likely(result)),
         explained("explanation", result.explanation),
         explained("surplus", words.surplus(result)),
@@ -88,16 +79,6 @@ def all_facts(result: Sizing) -> Facts:
         explained("queue", units.sentence(words.queue(result))),
         explained("headroom", units.sentence(words.headroom(result))),
     )
-
-
-def _batches(steps: float) -> str:
-    return "one batch" if steps == 1 else units.plural(steps, "batch")
-
-
-def _explains(result: Sizing) -> str:
-    """What may make the run another job than the simulated one: what was assumed of it."""
-    assumed = assumed_line(result.scenario, result.assumptions, result.in_doubt)
-    return f"no fleet is advised until they agree; what is assumed of the run, and may be other: {assumed}"
 
 
 def _tone(result: Sizing) -> Tone:
@@ -113,20 +94,16 @@ def _missed(result: Sizing) -> str:
     for t in result.missed:
         is_ = target_value(t.name, result.recommended.mean(t.metric))
         text = f"{target(t.name, t.limit)}: it is {is_}"
-        if result.largest is not None and t.helped_by_instances and _nearer(result, t):
-            there = result.largest.estimates[t.metric]
+        largest, now = result.largest, result.recommended.mean(t.metric)
+        # the largest fleet may be no nearer: one that takes turns may wait for a larger share
+        if largest is not None and t.helped_by_instances and largest.mean(t.metric) < now:
+            there = largest.estimates[t.metric]
             # A target holds where the whole interval does: a mean below it would read as if it were reached.
             idle = t.name == "trainer_idle_fraction" and there.mean <= t.limit
             best = target_value(t.name, there.mean) + (units.bracket(there, "share") if idle else "")
-            text += f", and {best} with {count_words(result.scenario, result.largest.instances)}"
+            text += f", and {best} with {count_words(result.scenario, largest.instances)}"
         said.append(text)
     return "; ".join(said)
-
-
-def _nearer(result: Sizing, t: Target) -> bool:
-    """Whether the largest fleet comes nearer to a target: one that takes turns may wait for a larger share."""
-    assert result.largest is not None
-    return result.largest.mean(t.metric) < result.recommended.mean(t.metric)
 
 
 def _measure(result: Sizing) -> str | None:
@@ -149,11 +126,15 @@ class Pictured(Struct, frozen=True):
 def document(result: Sizing, pictured: Pictured | None = None, call: Sequence[str] = ("fleetsim", "size")) -> Document:
     """What `size` says. pictured: None without a page. call: the words that ask the same again. Raises ValueError for a
     run whose activity was not recorded."""
+    # The two rates, where an instance has the same rate whatever it does.
+    rates = rate_table(result) if result.scenario.engine.kind == "constant" else None
+    arithmetic = words.arithmetic(result)
+    reasons = present(why(result.binding, result.alternatives, result.recommended.estimates), targets_words(result))
     return Document(
         job_words.kind_of("size", result.scenario),
         all_facts(result),
         (
-            Section("Why", _why(result) if pictured else (), on=("page",), folded=True),
+            Section("Why", reasons if pictured else (), on=("page",), folded=True),
             Section(
                 "More or fewer GPUs" if takes_turns(result.scenario) else "More or fewer instances",
                 (
@@ -163,18 +144,18 @@ def document(result: Sizing, pictured: Pictured | None = None, call: Sequence[st
                 short="candidates (> recommended; mean ± half of the 95 % interval)",
             ),
             Section("What else would help", present(*levers(result.alternatives)) if pictured else (), on=("page",)),
-            Section("rate matching, on paper", _on_paper(result), on=("terminal",)),
+            Section("rate matching, on paper", present(arithmetic, rates), on=("terminal",)),
             Section(
                 "Where the headroom goes",
                 (
                     terminal_only(headroom_table(result)),
-                    page_only(*(_headroom(result) if pictured else ())),
+                    page_only(*((headroom_chart(result), f"On paper: {arithmetic}.") if pictured else ())),
                 ),
                 short="where the headroom goes",
                 folded=True,
             ),
             *((_at_work(result, pictured.run),) if pictured else ()),
-            *((how_sure(result.spread),) if result.spread else ()),
+            *(() if (r := result.spread) is None else (worth_knowing(r.parts, r.confidence, "instances", counts_of),)),
             observed_section(result.scenario),
             assumed_section(result.assumptions),
             rests_on(result.profile, result.assumptions, "Nothing was assumed: every value that matters was given."),
@@ -184,25 +165,10 @@ def document(result: Sizing, pictured: Pictured | None = None, call: Sequence[st
     )
 
 
-def _why(result: Sizing) -> tuple[Block, ...]:
-    return present(why(result.binding, result.alternatives, result.recommended.estimates), targets_words(result))
-
-
 def _counts(result: Sizing, around: Sequence[Trial]) -> tuple[Block | None, ...]:
     runs = [trial for trial in around if trial.stuck is None]
     figures = trials_table(runs, result.instances, gpus_each(result.scenario))
     return *curves(result, runs, len(around) - len(runs)), figures
-
-
-def _on_paper(result: Sizing) -> tuple[Block, ...]:
-    """The arithmetic, with its two rates where an instance has the same rate whatever it does."""
-    constant = result.scenario.engine.kind == "constant"
-    return present(words.arithmetic(result), rate_table(result) if constant else None)
-
-
-def _headroom(result: Sizing) -> tuple[Block, ...]:
-    on_paper = f"On paper: {words.arithmetic(result)}."
-    return headroom_chart(result), on_paper
 
 
 def _at_work(result: Sizing, run: Records) -> Section:

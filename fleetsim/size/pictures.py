@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
-from fleetsim.job.grounds import worth_knowing
 from fleetsim.job.input_moves import InputPart
 from fleetsim.job.trials import Trial
 from fleetsim.job.words import target_value
@@ -15,10 +14,10 @@ from fleetsim.search.alternative import Alternative, Alternatives
 from fleetsim.size import words
 from fleetsim.size.explain import explained
 from fleetsim.size.size import Sizing
-from fleetsim.size.spread import CountEnd, CountSpread
+from fleetsim.size.spread import CountEnd
 from fleetsim.tell.charts.chart import Chart, Mark
 from fleetsim.tell.charts.kinds import Curve, change_rows, curve_chart, waterfall_chart
-from fleetsim.tell.document import Block, Bullets, Cell, Section, Table, estimated, pair
+from fleetsim.tell.document import Block, Bullets, Cell, Table, estimated, pair
 
 # A part of the headroom that would not be seen.
 _LEAST = 0.0005
@@ -101,7 +100,7 @@ def alternatives_sheet(found: Alternatives) -> Table | None:
             a.risk or "nothing",
             units.ratio_change(a.step_ratio) + ("" if a.shortens or a.lengthens else " (within chance)"),
             units.ratio_change(a.cost_ratio),
-            _less(a.gain_s),
+            f"{'-' if a.gain_s < 0 else ''}{units.seconds(abs(a.gain_s))}",
             units.number(a.staleness_p99_steps),
             units.share(a.long_samples_lost),
             a.flag,
@@ -120,10 +119,6 @@ def alternatives_sheet(found: Alternatives) -> Table | None:
         "to type",
     )
     return Table("the levers in figures", headings, rows, left=2, note=note, open=False, words_last=1)
-
-
-def _less(gain_s: float) -> str:
-    return units.seconds(gain_s) if gain_s >= 0 else f"-{units.seconds(-gain_s)}"
 
 
 def headroom_chart(result: Sizing) -> Chart:
@@ -204,12 +199,7 @@ def headroom_table(result: Sizing) -> Table:
     return Table("", ("", ""), rows, left=0, words_last=1)
 
 
-def how_sure(spread: CountSpread) -> Section:
-    """What each uncertain input does to a plan alone."""
-    return worth_knowing(spread.parts, spread.confidence, "instances", _counts_of)
-
-
-def _counts_of(part: InputPart[CountEnd]) -> str:
+def counts_of(part: InputPart[CountEnd]) -> str:
     """From, to; none where no count holds the targets."""
     held = [end.instances for end in (part.low, part.high) if end.held]
     if not held:

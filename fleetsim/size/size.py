@@ -44,7 +44,7 @@ from fleetsim.search.reasons import Reasons, as_run
 from fleetsim.search.runnable_counts import look_at_next
 from fleetsim.search.two_makes import is_open, with_both_counts
 from fleetsim.search.workers import Crew, Crewing
-from fleetsim.size.assumptions import fleet_assumptions, implausible, stuck_warnings, warnings_of
+from fleetsim.size.assumptions import fleet_assumptions, fleet_warnings, implausible, stuck_warnings
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.headroom import Headroom, QueueCap, headroom_of, queue_cap_of
 from fleetsim.size.spread import CountSpread, count_doubt, spread_of
@@ -129,7 +129,9 @@ class Decided(Struct, frozen=True):
 
 def decided(scenario: Scenario, given: Collection[str], measure: Measure, tell: Tell | None = None) -> Decided:
     """Chooses the count, in the likeliest case. Arguments and errors as of `size`."""
-    job = _on_its_gpus(planned(scenario, given), frozenset(given))
+    job = planned(scenario, given)
+    if takes_turns(job):  # on all GPUs of its trainer, with the seconds that its points measured
+        job = with_all_gpus(anchored(job, frozenset(given)))
     targets = targets_of(job)
     measure = remembered(measure)
     if is_open(job, given):
@@ -172,7 +174,9 @@ def size(
     best, enough = _enough(best, doubt, confidence)
     instances, chosen = best.instances, trials.at(best.instances, replications)
     missed = tuple(t for t in targets if not t.held_by(chosen.estimates[t.metric]))
-    consumed = _consumed(rate, best, chosen, turns=takes_turns(job))
+    # Where no target is held, or it takes turns, the trainer takes what it gets, elsewhere what it can.
+    can = best.knee is None and not takes_turns(job)
+    consumed = rate.consume_tok_s if can else rate.batch_tokens / chosen.mean("step_s")
     headroom = Later(partial(headroom_of, job, instances, consumed, nameplate_rate(job)(instances), measure, tell))
     queue_cap = Later(partial(queue_cap_of, job, instances, measure, tell))
     candidates = Later(partial(_candidates, trials, best, guess, replications))
@@ -183,7 +187,7 @@ def size(
     crews = crewing.crews(here)
     profile = engine_source(job, instances)
     look_at_next(trials, instances, replications)
-    said = warnings_of(job, chosen, missed, queue_cap, profile, asked=scenario, given=given, measure=measure)
+    said = fleet_warnings(job, chosen, missed, queue_cap, profile, asked=scenario, given=given, measure=measure)
     return Sizing(
         scenario=job,
         instances=instances,
@@ -213,18 +217,6 @@ def size(
         as_given={crew.station: Later(partial(crewing.as_given, crew, chosen, targets)) for crew in crews},
         change=alternatives.change(mends=bool(missed)),
     )
-
-
-def _on_its_gpus(job: Scenario, given: frozenset[str]) -> Scenario:
-    """A job whose rollout and trainer take turns, on all GPUs of its trainer, with the seconds that its points
-    measured; any other as it is."""
-    return with_all_gpus(anchored(job, given)) if takes_turns(job) else job
-
-
-def _consumed(rate: RateMatching, best: Best, chosen: Trial, *, turns: bool) -> float:
-    """Tokens per second: where no target is held, or it takes turns, the trainer takes what it gets, elsewhere what it
-    can."""
-    return rate.consume_tok_s if best.knee is None and not turns else rate.batch_tokens / chosen.mean("step_s")
 
 
 def _enough(best: Best, doubt: JointDoubt | None, confidence: float | None) -> tuple[Best, bool | None]:

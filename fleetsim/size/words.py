@@ -41,7 +41,9 @@ def headline(result: Sizing) -> str:
     if run_differs(result.scenario, result.as_run_s):
         return f"No fleet is advised: {run_line(result.scenario, result.as_run_s)}."
     if result.missed:
-        return f"No fleet holds {asked(result, held=False)}{_by_construction(result)}. The best: {fleet}."
+        idle = takes_turns(result.scenario) and any(t.name == "trainer_idle_fraction" for t in result.missed)
+        why = ", for a colocated trainer waits while its GPUs generate" if idle else ""
+        return f"No fleet holds {asked(result, held=False)}{why}. The best: {fleet}."
     if result.enough is False and result.confidence is not None:
         return f"No fleet is enough in {_cases(result.confidence)}. In the likeliest: {fleet}."
     if result.targets:
@@ -66,12 +68,6 @@ def _fleet(result: Sizing) -> str:
     of = f"{units.plural(n, 'instance')} of {each}"
     inside = "; ".join(filter(None, (of, _likely(result).strip(" ,()"))))
     return f"{count_words(s, n)} ({inside}), trainer and rollout take turns"
-
-
-def _by_construction(result: Sizing) -> str:
-    """Why no count keeps a trainer busy that gives its GPUs away."""
-    idle = any(t.name == "trainer_idle_fraction" for t in result.missed)
-    return ", for a colocated trainer waits while its GPUs generate" if idle and takes_turns(result.scenario) else ""
 
 
 def why_infeasible(result: Sizing) -> str:

@@ -16,7 +16,6 @@ from fleetsim.records import replace
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fleetsim.config.scenario import Scenario
     from fleetsim.estimates import Estimate
     from fleetsim.job.base_job import Job
     from fleetsim.split.split import Advice
@@ -115,19 +114,6 @@ class SplitResult(Recommendation):
         return self.advice.chosen.arrangement.label
 
     @property
-    def job(self) -> Job:
-        """The advised way as a job, as `saved` has it."""
-        from fleetsim.job.base_job import read_again
-
-        return read_again(self.saved())
-
-    def _asked_way(self) -> Scenario:
-        """The advised way, its lengths written as the job had asked for them."""
-        from fleetsim.job.lengths import as_asked
-
-        return as_asked(self.advice.chosen.arrangement.scenario, self.asked.scenario)
-
-    @property
     def _answer(self) -> Advice:
         return self.advice
 
@@ -163,9 +149,10 @@ class SplitResult(Recommendation):
     def saved(self) -> str:
         """What the command writes under --save: the advised way."""
         from fleetsim.config.load import dump_short
+        from fleetsim.job.lengths import as_asked
         from fleetsim.search.workers import path_of, workers_of
 
-        way = self._asked_way()
+        way = as_asked(self.advice.chosen.arrangement.scenario, self.asked.scenario)
         said = {*self.asked.given, "fleet.instances", "fleet.placement", "trainer.gpus", "engine.tp"}
         return dump_short(way, said | set(map(path_of, workers_of(way))))
 
@@ -212,7 +199,7 @@ def split(asked: Split, watch: Watch = SILENT) -> SplitResult:
     """
     from fleetsim.search.arrangements import Rules
     from fleetsim.search.permissions import allowed
-    from fleetsim.split.assumptions import unused_names
+    from fleetsim.size.assumptions import unused_names
     from fleetsim.split.split import split as advise
 
     asked = asked.ready()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fleetsim import units
 from fleetsim.job.facts import AHEAD_NOT_AGE, assumed_line, being_wrong, measure_line, run_facts, run_line
 from fleetsim.job.grounds import assumed_section, observed_line, observed_section, rests_on, worth_knowing
+from fleetsim.job.input_moves import InputPart
 from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.job.words import binding_words, instance_words, kind_of
 from fleetsim.quantities import quantity
@@ -20,23 +21,11 @@ from fleetsim.size.pictures import levers, why
 from fleetsim.split import words
 from fleetsim.split.pictures import ranking, ratio_chart, way_chart
 from fleetsim.split.split import Advice
-from fleetsim.split.spread import WaySpread
+from fleetsim.split.spread import WayEnd
 from fleetsim.split.ways import By, Outcome
 from fleetsim.tell.data import estimate, head, told
-from fleetsim.tell.document import (
-    Block,
-    Document,
-    Listed,
-    Section,
-    page_only,
-    pair,
-    present,
-)  # fmt: skip
+from fleetsim.tell.document import Block, Document, Listed, Section, page_only, pair, present
 from fleetsim.tell.facts import Fact, Facts, Words, explained, facts
-
-if TYPE_CHECKING:
-    from fleetsim.split.ways import Outcome
-
 
 _RATIO = "best split beside best colocated"
 _SIGNS = (
@@ -68,7 +57,7 @@ def document(result: Advice, runs: Mapping[str, Records] | None = None) -> Docum
             ),
             Section(
                 "What the recipe does not allow, and what it would buy",
-                (bought(result),) if result.bought else (),
+                (Listed(tuple(words.bought(result)), code=True),) if result.bought else (),
                 short="what older samples would buy",
             ),
             Section(
@@ -90,7 +79,7 @@ def document(result: Advice, runs: Mapping[str, Records] | None = None) -> Docum
                 on=("page",),
             ),
             observed_section(result.scenario),
-            *((_how_sure(result.spread),) if result.spread else ()),
+            *(() if (r := result.spread) is None else (worth_knowing(r.parts, r.confidence, "right there", _ways_of),)),
             assumed_section(result.assumptions),
             rests_on(result.profile, result.assumptions, "Nothing was assumed: every value that matters was given."),
         ),
@@ -141,14 +130,8 @@ def split_facts(result: Advice) -> Facts:
     )
 
 
-def bought(result: Advice) -> Listed:
-    """A line for each permission that would buy something."""
-    return Listed(tuple((permission, Words(text)) for permission, text in words.bought(result)), code=True)
-
-
-def _how_sure(spread: WaySpread) -> Section:
-    """What each uncertain input does to an advice alone."""
-    return worth_knowing(spread.parts, spread.confidence, "right there", lambda p: f"{p.low.way}; {p.high.way}")
+def _ways_of(part: InputPart[WayEnd]) -> str:
+    return f"{part.low.way}; {part.high.way}"
 
 
 def _why(result: Advice) -> Iterator[Block]:

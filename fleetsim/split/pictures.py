@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from fleetsim import units
+from fleetsim.job.words import idle_of_both
 from fleetsim.quantities import quantity
 from fleetsim.split.split import Advice
 from fleetsim.split.ways import By, Outcome
@@ -81,15 +82,10 @@ def _interval(outcome: Outcome, metric: str) -> Words:
     return Words(f"{e.mean:,.{decimals}f}", f" ±{half}" if float(half.replace(",", "")) > 0 else "")
 
 
-def _idle(outcome: Outcome) -> str:
-    trainer, rollout = (outcome.mean(name) for name in ("trainer_idle_fraction", "rollout_idle_fraction"))
-    return f"{units.percent(trainer, 0)}/{units.share(rollout, 0)}"
-
-
 # What stands in a column. Idle is one column of two quantities.
 _FIGURES: Mapping[str, Callable[[Outcome], Cell]] = {
     **{name: partial(_interval, metric=name) for name in ("step_s", "goodput", "cost_per_step")},
-    _IDLE: _idle,
+    _IDLE: lambda outcome: idle_of_both(outcome.mean),
     "staleness_steps.p99": lambda outcome: units.number(outcome.mean("staleness_steps.p99")),
     "samples_lost.longest_tenth": lambda outcome: units.share(outcome.mean("samples_lost.longest_tenth"), 0),
 }
@@ -108,12 +104,9 @@ def way_chart(result: Advice, measure: By) -> Chart | None:
     if not splits:
         return None
     shared = [o for o in result.outcomes if not o.arrangement.apart]
-    lines = [
-        Mark(
-            o.mean(measure), f"{o.arrangement.label}: {units.written(o.mean(measure), q.unit)}" + _if_advised(result, o)
-        )
-        for o in shared
-    ]
+    values = {o.arrangement.label: o.mean(measure) for o in shared}
+    advised = {result.chosen.arrangement.label: ", advised"}
+    lines = [Mark(x, f"{way}: {units.written(x, q.unit)}{advised.get(way, '')}") for way, x in values.items()]
     best = result.best_split
     told = [
         f"{o.arrangement.label}: {units.with_ends(o.estimates[measure], q.unit)}"
@@ -137,15 +130,10 @@ def way_chart(result: Advice, measure: By) -> Chart | None:
     )  # fmt: skip
 
 
-def _if_advised(result: Advice, outcome: Outcome) -> str:
-    return ", advised" if outcome is result.chosen else ""
-
-
 def ratio_chart(result: Advice) -> Chart:
     """How far each way is from the first-ranked one, run by run under the same draws."""
     name = quantity(result.by).title
     first = result.outcomes[0]
-    shown = shown_ways(result)
     ties = [o.arrangement.label for o in result.outcomes[1:] if o.ties and o.replications > 1]
     said = f"Not significantly different from it: {', '.join(ties[:6])}." if ties else "None is within chance of it."
     return change_rows(
@@ -153,12 +141,14 @@ def ratio_chart(result: Advice) -> Chart:
         f"{units.capital(name)} beside the best way",
         f"Change of {name} against {first.arrangement.label}, replication by replication under the same draws, with 95 "
         f"% intervals; bold is what is advised. {said}",
-        [(_way(o), (o.ratio,), o is result.chosen) for o in shown],
+        [
+            (
+                f"{o.arrangement.label}{'' if o.replications > 1 else ' (one run)'}: {units.ratio_change(o.ratio)}",
+                (o.ratio,),
+                o is result.chosen,
+            )
+            for o in shown_ways(result)
+        ],
         (name,),
         x_title=f"{name} beside {first.arrangement.label}",
     )
-
-
-def _way(outcome: Outcome) -> str:
-    once = "" if outcome.replications > 1 else " (one run)"
-    return f"{outcome.arrangement.label}{once}: {units.ratio_change(outcome.ratio)}"

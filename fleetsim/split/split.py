@@ -14,26 +14,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from fleetsim import units
 from fleetsim.config.law_numbers import budget_steps
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.errors import Interrupted, StuckError
+from fleetsim.errors import Interrupted
 from fleetsim.estimates import Estimate, differs, ratio_of
 from fleetsim.job.engine_choices import Drafts, Sides, drafts_of, sides_of
 from fleetsim.job.engine_source import engine_source
 from fleetsim.job.result import Later
 from fleetsim.job.trainer_scaling import least_trainer_gpus, scaled
-from fleetsim.job.trials import (
-    Measure,
-    Tell,
-    Trials,
-    one_more,
-    planned,
-    remembered,
-    simulated,
-    unit_of,
-    with_instances,
-)
+from fleetsim.job.trials import Measure, Tell, Trials, one_more, planned, remembered, simulated, unit_of, with_instances
 from fleetsim.records import replace
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.arrangements import Arrangement, Rules, divided, gpus_per_engine, split_counts
@@ -43,9 +34,8 @@ from fleetsim.search.permissions import Allowed
 from fleetsim.search.plan_crews import PlanCrews
 from fleetsim.search.reasons import Reasons, as_run
 from fleetsim.search.two_makes import check_second_is_counted
-from fleetsim.size.assumptions import implausible
+from fleetsim.size.assumptions import age_warnings, implausible, way_assumptions, way_warnings
 from fleetsim.size.explain import bound_by, explanation
-from fleetsim.split.assumptions import age_warnings, assumed, warnings_of
 from fleetsim.split.spread import WaySpread, spread_of
 from fleetsim.split.ways import By, Outcome, Ways, outcome_of, ranked
 
@@ -131,7 +121,9 @@ def split(
         spread = spread_of(ways, chosen, rival, ratio, given, measure)
     except KeyboardInterrupt:
         raise _interrupted(ways) from None
-    stuck = tuple((label, error.what) for label, error in _stuck(ways).items())
+    runs = {way.choice.label for way in ways.found}  # perhaps with another window
+    blocked = {way.label: error.what for way, error in ways.search.stuck.items() if way.label not in runs}
+    stuck = tuple(blocked.items())
     profile = engine_source(chosen.arrangement.scenario, chosen.arrangement.instances)
     binding = bound_by(chosen.binding, alternatives, chosen.arrangement.scenario, chosen.mean("step_s"))
     return Advice(
@@ -153,11 +145,11 @@ def split(
         alternatives=alternatives,
         binding=binding,
         explanation_later=Later(partial(explanation, binding, alternatives, chosen.estimates)),
-        assumptions=assumed(job, asked, rules, frozenset(given)),
+        assumptions=way_assumptions(job, asked, rules, frozenset(given)),
         warnings=(
             *notes,
             *age_warnings(chosen.age, oldest),
-            *warnings_of(job, chosen.arrangement, stuck, profile),
+            *way_warnings(job, chosen.arrangement, stuck, profile),
             *implausible(job, frozenset(given)),
         ),
         profile=profile,
@@ -170,16 +162,14 @@ def split(
     )
 
 
-def best_way(
-    scenario: Scenario, gpus: int, given: Collection[str], measure: Measure, by: By = "step_s", tell: Tell | None = None
-) -> Outcome:
-    """The first of the ways that the recipe permits, without anything beside it. Raises as `split` does."""
+def best_way(scenario: Scenario, gpus: int, given: Collection[str], measure: Measure) -> Outcome:
+    """The way with the shortest step that the recipe permits, without anything beside it. Raises as `split` does."""
     check_second_is_counted(scenario, given)
     job = divided(scenario, frozenset(given))
     counts, oldest = split_counts(job, gpus, _whole(_ANY_TRAINER, job)), budget_steps(job)
     measure = remembered(measure)
-    ways = _explored(Ways(PlanCrews(job, measure, tell), gpus, counts, by, oldest, Search(measure, tell)))
-    return ranked(ways.allowed(ways.decided), by)[0]
+    ways = _explored(Ways(PlanCrews(job, measure, None), gpus, counts, "step_s", oldest, Search(measure, None)))
+    return ranked(ways.allowed(ways.decided), "step_s")[0]
 
 
 def _whole(rules: Rules, job: Scenario) -> Rules:
@@ -198,12 +188,6 @@ def _explored(ways: Ways) -> Ways:
     if not ways.decided:
         raise next(iter(ways.search.stuck.values()))
     return ways
-
-
-def _stuck(ways: Ways) -> dict[str, StuckError]:
-    """Ways that get stuck, by label, without those that run with another window."""
-    runs = {way.choice.label for way in ways.found}
-    return {way.label: error for way, error in ways.search.stuck.items() if way.label not in runs}
 
 
 def _bought(ways: Ways, chosen: Outcome) -> tuple[tuple[int, Outcome], ...]:
@@ -225,7 +209,7 @@ def _beside(
         measure,
         now=chosen.trial,
         search=False,
-        more=_more(job),
+        more=f"{one_more(job)} ({units.plural(gpus_per_engine(job), 'GPU')} more)",
         given=given,
         tell=tell,
     )
@@ -271,8 +255,3 @@ def _grown(job: Scenario, way: Arrangement) -> Scenario:
     if way.apart:
         return grown
     return with_changes(grown, scaled(job, way.trainer_gpus + gpus_per_engine(job)))
-
-
-def _more(job: Scenario) -> str:
-    each = gpus_per_engine(job)
-    return f"{one_more(job)} ({each} {'GPU' if each == 1 else 'GPUs'} more)"

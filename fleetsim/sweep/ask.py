@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack
 from fleetsim.errors import InputError, Interrupted, OutsideError, Problem, Problems, UnfinishedError
 from fleetsim.faces import Text, flag, text
 from fleetsim.job.fields import CountedJob, ready
-from fleetsim.job.result import SILENT, Briefed, Watch, keywords, told, unchanging
+from fleetsim.job.result import SILENT, Gated, Watch, keywords, told, unchanging
 from fleetsim.job.settings import JOB, RUN, SIMULATED, AnyJob, Lends, Option
 from fleetsim.records import replace
 from fleetsim.sweep.grid import Axis, grid_of
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from fleetsim.job.base_job import Job, Start, Tell
     from fleetsim.job.options import Options
+    from fleetsim.sweep.cell import SweepRow
     from fleetsim.sweep.run import SweepRows
     from fleetsim.sweep.table import TableOutput
     from fleetsim.tell.document import Document
@@ -30,7 +31,7 @@ MOST_WORKERS = 1024
 
 @unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SweepResult(Briefed):
+class SweepResult(Gated):
     """Every cell of a grid.
 
     job: what all of them share. swept: all that was found (fleetsim/sweep/run.py). call: the words that name the job in
@@ -60,6 +61,15 @@ class SweepResult(Briefed):
         row = self.swept.row(self.swept.pareto.best[0].cell)
         return {name: estimate.mean for name, estimate in row.estimates().items()}
 
+    def missed(self) -> str:
+        """Why there is no best cell."""
+        return "" if self.swept.pareto.best else "no cell of the grid could be simulated; each says why above"
+
+    @property
+    def found(self) -> tuple[SweepRow, ...]:
+        """The cells that were run."""
+        return self.swept.rows
+
     @property
     def warnings(self) -> tuple[str, ...]:
         """The warnings that the command prints on stderr."""
@@ -86,14 +96,7 @@ class SweepResult(Briefed):
         """The Document of the sweep."""
         from fleetsim.sweep.facts import document
 
-        return document(self.swept, self.call)
-
-    def page(self, watch: Watch = SILENT) -> str:
-        """What the command writes under --html."""
-        from fleetsim.sweep.facts import document
-        from fleetsim.tell.page import document_page
-
-        return document_page(document(self.swept, self.call, self.warnings))
+        return document(self.swept, self.call, self.warnings)
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""

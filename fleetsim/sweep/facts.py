@@ -11,16 +11,7 @@ from fleetsim.records import replace
 from fleetsim.sweep.pictures import LEVELS_LEGEND, best_words, cells, commands, effects, failures, front_chart
 from fleetsim.sweep.remarks import engine_sources
 from fleetsim.sweep.run import SweepRows
-from fleetsim.tell.document import (
-    Block,
-    Bullets,
-    Document,
-    Listed,
-    Section,
-    Table,
-    page_only,
-    terminal_only,
-)  # fmt: skip
+from fleetsim.tell.document import Block, Bullets, Document, Listed, Section, page_only, terminal_only
 from fleetsim.tell.facts import Fact, Facts, explained, facts, measured
 
 # Engines that a terminal shows.
@@ -31,14 +22,15 @@ _MOST_BEST, _FEW = 3, 10
 
 def document(result: SweepRows, call: Sequence[str], warnings: Sequence[str] = ()) -> Document:
     """What `sweep` says. call: the words of a command line that name the scenario."""
-    ran = bool(result.pareto.best)
+    ran, accuracies = bool(result.pareto.best), [source.accuracy for source in engine_sources(result)]
+    rests_on = terminal_only(*accuracies[:_MOST_ENGINES]), page_only(*map(units.sentence, accuracies))
     return Document(
         kind_of("sweep", result.scenario),
         sweep_facts(result),
         (
             *(_cells(result) if ran else ()),
             _failed(result),
-            _rests_on(result),
+            Section("What this rests on", rests_on, short="rests on"),
             *([_next(result, call)] if ran else []),
         ),
         tuple(warnings),
@@ -49,7 +41,9 @@ def sweep_facts(result: SweepRows) -> Facts:
     """What one must know of a sweep, as a table; the answer is the best cell by the first objective."""
     failed = [row for row in result.rows if row.status != "ok"]
     runs, best = units.plural(result.design.replications, "replication"), result.pareto.best
-    grid = f"{_count(result)}, {_shape(result)}"
+    of = units.plural(len(result.design.grid), "cell")
+    shape = " x ".join(f"{axis.path} ({len(axis.values):,})" for axis in result.design.grid.axes)
+    grid = f"{of if result.complete else f'{len(result.rows):,} of {of}'}, {shape}"
     if not best:
         why = "No cell could be simulated." if result.complete else "No cell is finished."
         return facts(f"{result.scenario.name}: {grid}", explained("runs", f"{runs} each."), explained("none", why))
@@ -69,16 +63,6 @@ def sweep_facts(result: SweepRows) -> Facts:
     )
 
 
-def _count(result: SweepRows) -> str:
-    """How many cells ran, and of how many if that is not all."""
-    of = units.plural(len(result.design.grid), "cell")
-    return of if result.complete else f"{len(result.rows):,} of {of}"
-
-
-def _shape(result: SweepRows) -> str:
-    return " x ".join(f"{axis.path} ({len(axis.values):,})" for axis in result.design.grid.axes)
-
-
 def _cells(result: SweepRows) -> Iterator[Section]:
     """The cells, and what each key does: in a terminal a section a key."""
     table, found = cells(result), effects(result)
@@ -94,13 +78,10 @@ def _cells(result: SweepRows) -> Iterator[Section]:
     )
     if len(table.rows) > _FEW:
         yield Section(f"more cells, by {first}", (table,), on=("terminal",))
-    yield Section("What each key does", tuple(_with_note(effect) for _, effect in found), on=("page",))
+    noted = (replace(effect, note="Means over the values of the other keys.") for _, effect in found)
+    yield Section("What each key does", tuple(noted), on=("page",))
     for axis, effect in found:
         yield Section(f"what {axis.path} does (means over the other keys)", (effect,), on=("terminal",))
-
-
-def _with_note(effect: Table) -> Table:
-    return replace(effect, note="Means over the values of the other keys.")
 
 
 def _failed(result: SweepRows) -> Section:
@@ -109,12 +90,6 @@ def _failed(result: SweepRows) -> Section:
     reasons = tuple(failures(result, failed))
     blocks: tuple[Block, ...] = (terminal_only(*reasons), page_only(Bullets(reasons))) if failed else ()
     return Section("Cells that could not be simulated", blocks, short="cells that could not be simulated")
-
-
-def _rests_on(result: SweepRows) -> Section:
-    accuracies = [source.accuracy for source in engine_sources(result)]
-    blocks = terminal_only(*accuracies[:_MOST_ENGINES]), page_only(*map(units.sentence, accuracies))
-    return Section("What this rests on", blocks, short="rests on")
 
 
 def _next(result: SweepRows, call: Sequence[str]) -> Section:

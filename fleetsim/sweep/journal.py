@@ -32,7 +32,8 @@ class Journal:
     def add(self, rows: Iterable[SweepRow]) -> None:
         """Appends cells and waits until they are on the disk. Raises OutsideError."""
         try:
-            lines = b"".join(map(_line, rows))
+            cells = ([row.cell, row.status, row.reason, row.binding, row.values] for row in rows)
+            lines = b"".join(json.dumps(cell).encode() + b"\n" for cell in cells)
             self._empty = self._empty and not lines
             self._stream.write(lines)
             self._stream.flush()
@@ -131,10 +132,6 @@ def _locked(path: Path) -> BinaryIO:
         if path.exists() and path.stat().st_ino == os.fstat(stream.fileno()).st_ino:
             return stream
         stream.close()
-
-
-def _line(row: SweepRow) -> bytes:
-    return json.dumps([row.cell, row.status, row.reason, row.binding, row.values]).encode() + b"\n"
 
 
 def _row(line: bytes, cells: int) -> SweepRow | None:

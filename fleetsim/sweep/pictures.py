@@ -118,7 +118,8 @@ def front_chart(result: SweepRows) -> Chart | None:
     star, name = MarkLook("second", symbol="star-open"), f"best by {_title(up)}"
     series.insert(0, ChartSeries(name, "dots", [_scaled(right, at)], [_scaled(up, at)], star, sizes=[_LARGE_PX + 10]))
     x_axis, y_axis = (_axis(objective, result) for objective in (right, up))
-    words = f"Each symbol is a cell; {_corner(up, right)} is better. The star is the best by the first objective, "
+    corner = f"{'up' if up.most else 'down'} and to the {'right' if right.most else 'left'}"
+    words = f"Each symbol is a cell; {corner} is better. The star is the best by the first objective, "
     words += f"{cell_words(result, best.cell)}."
     if sized is not None and high > low:
         words += (
@@ -134,7 +135,9 @@ def _axis(objective: Objective, result: SweepRows) -> ChartAxis:
     values = [_scaled(objective, row.estimates()) for row in result.rows if row.status == "ok"]
     low, high = min(values), max(values)
     room = 0.08 * ((high - low) or high or 1.0)
-    return ChartAxis(_axis_title(objective), low - room, high + room)
+    unit = {"seconds": ", s", "share": ", %"}.get(quantity(objective.metric).unit, "")
+    title = f"{_title(objective)}{unit} ({'more' if objective.most else 'less'} is better)"
+    return ChartAxis(title, low - room, high + room)
 
 
 def _hover(result: SweepRows, row: SweepRow, found: dict[str, Estimate]) -> str:
@@ -147,11 +150,6 @@ def _hover(result: SweepRows, row: SweepRow, found: dict[str, Estimate]) -> str:
 
 def _title(objective: Objective) -> str:
     return quantity(objective.metric).title
-
-
-def _axis_title(objective: Objective) -> str:
-    unit = {"seconds": ", s", "share": ", %"}.get(quantity(objective.metric).unit, "")
-    return f"{_title(objective)}{unit} ({'more' if objective.most else 'less'} is better)"
 
 
 def _scaled(objective: Objective, found: dict[str, Estimate]) -> float:
@@ -167,10 +165,6 @@ def _px(value: float, low: float, high: float) -> float:
     part = (value - low) / (high - low) if high > low else 0.3
     area = _SMALL_PX**2 + part * (_LARGE_PX**2 - _SMALL_PX**2)
     return round(float(area**0.5), 2)
-
-
-def _corner(up: Objective, right: Objective) -> str:
-    return f"{'up' if up.most else 'down'} and to the {'right' if right.most else 'left'}"
 
 
 # --- The cells of a sweep side by side, and what each key does, as tables of a terminal and of a page.

@@ -146,20 +146,17 @@ def sweep(
         if progress is not None:
             progress(len(rows), len(grid), chunk.rows)
 
+    def known() -> SweepRows:
+        ordered = tuple(rows[cell] for cell in sorted(rows))
+        return SweepRows(scenario, design, ordered, pareto_of(ordered, objectives))
+
     try:
         _simulate(design, missing, workers, ray, finished)
     except KeyboardInterrupt:
-        raise Interrupted(_result(scenario, design, rows, objectives)) from None
+        raise Interrupted(known()) from None
     except OutsideError as error:
-        raise UnfinishedError(error.args[0], _result(scenario, design, rows, objectives)) from None
-    return _result(scenario, design, rows, objectives)
-
-
-def _result(
-    scenario: Scenario, design: Design, rows: dict[int, SweepRow], objectives: tuple[Objective, ...]
-) -> SweepRows:
-    ordered = tuple(rows[cell] for cell in sorted(rows))
-    return SweepRows(scenario, design, ordered, pareto_of(ordered, objectives))
+        raise UnfinishedError(error.args[0], known()) from None
+    return known()
 
 
 def check_some_valid(design: Design) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import io
 import json
 import os
 from pathlib import Path
@@ -64,18 +63,13 @@ def columns_of(result: SweepRows) -> dict[str, list[Any]]:
 def write_table(result: SweepRows, place: Path) -> None:
     """Writes the table as the ending of the place says. Raises OSError."""
     if place.suffix == ".csv":
-        place.write_text(_csv(result), encoding="utf-8", newline="")
+        columns = columns_of(result)
+        with place.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))
     else:
         _write_parquet(result, place)
-
-
-def _csv(result: SweepRows) -> str:
-    columns = columns_of(result)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    return text.getvalue()
 
 
 def _write_parquet(result: SweepRows, place: Path) -> None:

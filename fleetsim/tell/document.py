@@ -64,13 +64,10 @@ class Table(Struct, frozen=True):
         """The same, which leaves these columns out one after the other where a terminal is too narrow; where that does
         not help either, it breaks words."""
         gone = (headings[: n + 1] for n in range(len(headings)))
+        named = ((some, ", ".join(" ".join(heading.split()) for heading in some)) for some in gone)
         left_out = "Left out, the terminal is too narrow"
-        fewer = (self.without(*some, note=f"{left_out}: {_in_a_line(some)}. {self.note}".strip()) for some in gone)
+        fewer = (self.without(*some, note=f"{left_out}: {names}. {self.note}".strip()) for some, names in named)
         return replace(self, narrower=(*fewer, self))
-
-
-def _in_a_line(headings: Iterable[str]) -> str:
-    return ", ".join(" ".join(heading.split()) for heading in headings)
 
 
 class Pair(Struct, frozen=True):

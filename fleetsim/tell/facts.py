@@ -134,21 +134,13 @@ class Facts(Struct, frozen=True):
 
     def data(self) -> list[dict[str, Any]]:
         """The table as JSON has it, by name; what is not known of a fact is left out."""
-        return [_data(one) for one in sorted(self.rows, key=lambda one: one.name)]
-
-
-def _data(fact: Fact) -> dict[str, Any]:
-    said = {
-        "name": fact.name,
-        "said": str(fact.said),
-        "line": "" if fact.weight != "brief" or not fact.said else fact.line or fact.name,
-        "value": fact.value,
-        "unit": fact.unit,
-        "low": fact.low,
-        "high": fact.high,
-        "of": fact.of,
-    }
-    return {key: value for key, value in said.items() if value is not None and value != ""}
+        found = []
+        for fact in sorted(self.rows, key=lambda one: one.name):
+            line = "" if fact.weight != "brief" or not fact.said else fact.line or fact.name
+            said = {"name": fact.name, "said": str(fact.said), "line": line, "value": fact.value, "unit": fact.unit}
+            said |= {"low": fact.low, "high": fact.high, "of": fact.of}
+            found.append({key: value for key, value in said.items() if value is not None and value != ""})
+        return found
 
 
 def facts(answer: str, *rows: Fact | Iterable[Fact] | None, tone: Tone = "good", rest: bool = True) -> Facts:

@@ -7,28 +7,14 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import fleetsim
 from fleetsim.errors import OutsideError
 from fleetsim.faces import Text, text
-from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.draw import chart_html
-from fleetsim.tell.document import (
-    Bullets,
-    Cell,
-    Document,
-    Judged,
-    Listed,
-    NextLines,
-    Pair,
-    Table,
-    Verbatim,
-    Words,
-    charts_of,
-)
+from fleetsim.tell.document import Block, Cell, Document, NextLines, Words, charts_of
 from fleetsim.tell.next_lines import broken, is_command
 from fleetsim.visible import visible
 
@@ -38,18 +24,6 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _UNITS = r"(?<=\d) (?=(?:%|(?:s|ms|us|min|h|k|M|G|GB|GiB|steps?|tok/s|GPUs?|instances?|samples)\b))"
 _UNIT = re.compile(_UNITS + r"|(?<=\d) (?=\+ \d)|(?<=\d \+) (?=\d)|(?<= x) (?=\d)|(?<=seed) (?=\d)")
 
-_KINDS: Mapping[type, str] = {
-    Chart: "chart",
-    Pair: "pair",
-    Table: "table",
-    Listed: "listed",
-    Bullets: "bullets",
-    Words: "words",
-    str: "words",
-    NextLines: "next",
-    Verbatim: "verbatim",
-    Judged: "judged",
-}
 _COMMAND_CH = 88  # of a command's line
 
 
@@ -75,11 +49,16 @@ def document_page(document: Document) -> str:
         lines=facts.lines,
         explained=facts.explained,
         warnings=document.warnings,
-        sections=[(s.title, s.folded, [(_KINDS[type(block)], block) for block in blocks]) for s, blocks in sections],
+        sections=[(s.title, s.folded, [(_kind(block), block) for block in blocks]) for s, blocks in sections],
         drawn=any(True for _, blocks in sections for _ in charts_of(blocks)),
         version=fleetsim.__version__,
     )
     return visible(made)
+
+
+def _kind(block: Block) -> str:
+    """What the template calls a block: the name of its class."""
+    return "words" if isinstance(block, str) else type(block).__name__.lower()
 
 
 def check_installed() -> None:

@@ -102,7 +102,7 @@ def drawn(block: Block) -> RenderableType:
     if isinstance(block, str | Words):
         return text_of(block)
     if isinstance(block, Under):
-        return _under(block.line, *map(drawn, block.blocks))
+        return Group(text_of(block.line), _Indented(Group(*map(drawn, block.blocks))))
     if isinstance(block, NextLines):
         return _NextLines(block.lead, block.text, style="bold" if block.strong else "")
     if isinstance(block, Verbatim):
@@ -123,10 +123,6 @@ def _listed(listed: Listed) -> RenderableType:
     for term, words in listed.items:
         table.add_row(Text(term, style="dim"), text_of(words))
     return table
-
-
-def _under(line: Cell, *body: RenderableType) -> Group:
-    return Group(text_of(line), _Indented(Group(*body)))
 
 
 def _judged(judged: Judged) -> RenderableType:
@@ -188,11 +184,8 @@ class _Fitted:
 def _heights(way: Block) -> tuple[Block, ...]:
     if not isinstance(way, Table):
         return (way,)
-    return way, replace(way, headings=tuple(map(_a_word_a_line, way.headings)))
-
-
-def _a_word_a_line(heading: str) -> str:
-    return heading if "," in heading else heading.replace(" ", "\n")
+    headings = (heading if "," in heading else heading.replace(" ", "\n") for heading in way.headings)
+    return way, replace(way, headings=tuple(headings))
 
 
 class _NextLines:

@@ -15,7 +15,6 @@ from fleetsim.tell.charts.chart import look as style
 from fleetsim.tell.charts.kinds import (
     Curve,
     Layer,
-    Sampled,
     StepSeries,
     cause_bars,
     change_rows,
@@ -73,7 +72,7 @@ def charts() -> list[Chart]:
         ),
         histogram_chart(
             "lengths", "Lengths", "Of all.",
-            [Sampled("sent", np.minimum(rng.exponential(900, 4000), 4096)), Sampled(BAD, rng.exponential(700, 900))],
+            {"sent": np.minimum(rng.exponential(900, 4000), 4096), BAD: rng.exponential(700, 900)},
             x_title="tokens", caps=[Mark(4096, "cap")],
         ),
         stacked_bars(

@@ -8,8 +8,8 @@ from typer.testing import CliRunner, Result
 
 from fleetsim.cli.main import app
 from fleetsim.config import load_scenario
-from fleetsim.job.metrics import METRICS
 from fleetsim.job.trials import flat
+from fleetsim.quantities import METRICS
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 

@@ -14,7 +14,7 @@ import fleetsim.size.size
 from fleetsim.cli.main import app
 from fleetsim.compare.saved_result import CANDIDATE_METRICS
 from fleetsim.config import default_scenario, load_scenario
-from fleetsim.job.metrics import METRICS
+from fleetsim.quantities import METRICS
 from tests.once import forget
 from tests.plan.fakes import fluid
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 import fleetsim as fs
 from fleetsim.errors import InputError
-from fleetsim.pack.ways import PoolPhase, Timetable, least_round_s, rotate
+from fleetsim.pack.ways import PoolPhase, Timetable, rotate
 from tests.once import once
 
 SECONDS = st.floats(0.5, 100.0)
@@ -17,6 +19,19 @@ SECONDS = st.floats(0.5, 100.0)
 
 def _phase(pool: str, *seconds: float, switch_s: float = 0.0) -> PoolPhase:
     return PoolPhase(pool, np.array(seconds), switch_s)
+
+
+def least_round_s(jobs: Sequence[Sequence[PoolPhase]]) -> float:
+    """Seconds that a round of constant phases takes at the least: those of the busiest pool with its switches, or of
+    the longest job."""
+    switches = len(jobs) > 1
+    by_pool: dict[str, float] = {}
+    for phases in jobs:
+        for phase in phases:
+            each = float(phase.seconds.mean()) + (phase.switch_s if switches else 0.0)
+            by_pool[phase.pool] = by_pool.get(phase.pool, 0.0) + each
+    longest = max(sum(float(p.seconds.mean()) for p in phases) for phases in jobs)
+    return max(longest, *by_pool.values())
 
 
 def test_two_jobs_by_hand() -> None:

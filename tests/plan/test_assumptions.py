@@ -7,7 +7,7 @@ from fleetsim.config.tree import is_given, value_at
 from fleetsim.job.assumptions import assumptions_of
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.search.arrangements import Rules
-from fleetsim.split.assumptions import assumed
+from fleetsim.size.assumptions import way_assumptions
 
 
 def test_the_embedded_default_is_told_in_full() -> None:
@@ -72,9 +72,9 @@ def test_a_split_tells_assumed_trainer_seconds_once_and_as_a_whole() -> None:
         default_scenario(),
         {"trainer.fixed_s": 0.0, "trainer.per_token_s": 1e-5, "fleet.switch_s": 4.0, "assumed": list(guesses)},
     )
-    found = [a for a in assumed(job, Rules(), Rules(trainer_least=2), frozenset()) if a.path in guesses]
+    found = [a for a in way_assumptions(job, Rules(), Rules(trainer_least=2), frozenset()) if a.path in guesses]
     assert [a.path for a in found] == ["trainer.fixed_s", "fleet.switch_s"]
     assert found[0].text == f"{mean_step_s(job):.3g} s of compute per step on 8 GPUs"
     # Seconds of the user's beside those per token: the others are still told.
-    mine = {a.path for a in assumed(job, Rules(), Rules(), frozenset({"trainer.fixed_s", "trainer.gpus"}))}
+    mine = {a.path for a in way_assumptions(job, Rules(), Rules(), frozenset({"trainer.fixed_s", "trainer.gpus"}))}
     assert "trainer.per_token_s" not in mine, "seconds that were estimated together are told in one line"

@@ -33,7 +33,6 @@ from fleetsim.tell.charts.draw import chart_html
 from fleetsim.tell.charts.kinds import (
     Curve,
     Layer,
-    Sampled,
     bins_of,
     cause_bars,
     change_rows,
@@ -162,9 +161,7 @@ def test_a_curve_shows_the_estimates_and_no_others() -> None:
 
 @given(st.lists(st.floats(0, 1e5), min_size=1, max_size=300), st.lists(st.floats(0, 1e5), min_size=1, max_size=300))
 def test_a_histogram_leaves_nobody_out(sent: list[float], trained: list[float]) -> None:
-    chart = histogram_chart(
-        "h", "H", "H.", [Sampled("sent", sent), Sampled("trained", trained)], x_title="tokens", caps=[]
-    )
+    chart = histogram_chart("h", "H", "H.", {"sent": sent, "trained": trained}, x_title="tokens", caps=[])
     for one, values in zip(series_of(chart), (sent, trained), strict=True):
         assert sum(one.y[:-1]) == pytest.approx(100.0, abs=0.01)
         counts = np.histogram(values, bins_of([np.array(sent), np.array(trained)]))[0]

@@ -4,7 +4,7 @@ submission over the instances and the buffer to the step that trained them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,9 +42,7 @@ def draw_instances(
     """Draws all instances; returns the point of each sample (row of `records.samples`) that was drawn."""
     spans = timeline.instance_spans(records, *window)
     own, looks = most_instances(records.scenario), looks_in(records, window)
-    by_instance: dict[int, list[Stay]] = {}
-    for stay in stays:
-        by_instance.setdefault(stay.instance, []).append(stay)
+    by_instance = _grouped(stays, lambda stay: stay.instance)
     drawn: dict[int, TrackPoint] = {}
     for i in range(int(records.activity["instance"].max()) + 1):
         process = events.process(f"instance {i}" + (" (on the trainer's GPUs)" if i >= own else ""))
@@ -171,7 +169,7 @@ def draw_groups(
     One flow a group (category "group"): submission, the sample that ended last, the buffer, the training. The other
     samples hang on flows of their own (category "sample"): submission, sample, and the buffer where they got there.
     """
-    aborted, mine = _aborted_s(records), _by_group(stays)
+    aborted, mine = _aborted_s(records), _grouped(stays, lambda stay: stay.group)
     ends = [_end(records.groups[g], aborted.get(int(g)), window) for g in picked]
     spans = [(float(records.groups["submit_s"][g]), end) for g, end in zip(picked, ends, strict=True)]
     flows = 0
@@ -200,10 +198,10 @@ def draw_groups(
     return flows
 
 
-def _by_group(stays: Sequence[Stay]) -> dict[int, list[Stay]]:
+def _grouped(stays: Sequence[Stay], of: Callable[[Stay], int]) -> dict[int, list[Stay]]:
     out: dict[int, list[Stay]] = {}
     for stay in stays:
-        out.setdefault(stay.group, []).append(stay)
+        out.setdefault(of(stay), []).append(stay)
     return out
 
 

@@ -242,7 +242,8 @@ class TrainingStarts(Struct, frozen=True):
 def draw_trainer(events: Events, records: Records, window: tuple[float, float]) -> TrainingStarts:
     """A slice a step, with what the trainer does inside."""
     track = events.track(events.process("trainer"), "steps")
-    for row in _steps_in(records, window):
+    steps = records.steps
+    for row in steps[(steps["end_s"] > window[0]) & (steps["start_s"] < window[1])]:
         args = {
             "step": int(row["step"]),
             "samples": int(row["samples"]),
@@ -295,9 +296,3 @@ def draw_queue(events: Events, records: Records, window: tuple[float, float]) ->
     held = np.bincount(where, looks["running"] + looks["waiting"], len(times))
     for at_s, samples in zip(times, held, strict=True):
         events.counter(process, "on the instances", at_s, {"samples": int(samples)})
-
-
-def _steps_in(records: Records, window: tuple[float, float]) -> NDArray[Any]:
-    steps = records.steps
-    out: NDArray[Any] = steps[(steps["end_s"] > window[0]) & (steps["start_s"] < window[1])]
-    return out

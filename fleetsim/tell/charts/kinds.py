@@ -3,7 +3,7 @@ parts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -30,7 +30,7 @@ class Curve(Struct, frozen=True):
 
 
 def curve_chart(
-    id: str,  # noqa: A002  # as the field of Chart
+    chart_id: str,
     title: str,
     words: str,
     curves: Sequence[Curve],
@@ -53,7 +53,7 @@ def curve_chart(
     scale = 100.0 if how == "share" else 1.0
     series: list[ChartSeries] = []
     for i, one in enumerate(curves):
-        y, low, high = ([scale * end for end in ends] for ends in _ends(one.estimates))
+        y, low, high = ([scale * getattr(e, end) for e in one.estimates] for end in ("mean", "ci_low", "ci_high"))
         said = [f"{v:,g} {x_title}: {units.with_ends(e, how)}" for v, e in zip(one.x, one.estimates, strict=True)]
         series += [ChartSeries(one.name, kind, one.x, y, look(i), low, high, said) for kind in ("line", "dots")]
     xs = sorted({x for one in curves for x in one.x})
@@ -74,11 +74,7 @@ def curve_chart(
     heights = [v for s in series for values in (s.y, s.high) for v in values if v is not None]
     y_axis = unit_axis("" if y_title == title.lower() else y_title, how, [*heights, *(mark.at for mark in across)])
     panel = Panel(y_axis, tuple(series), across, height_px=height_px)
-    return Chart(id, title, words, Plot(_counts(x_title, xs), (panel,), tuple(lines)))
-
-
-def _ends(estimates: Sequence[Estimate]) -> tuple[list[float], list[float], list[float]]:
-    return [e.mean for e in estimates], [e.ci_low for e in estimates], [e.ci_high for e in estimates]
+    return Chart(chart_id, title, words, Plot(_counts(x_title, xs), (panel,), tuple(lines)))
 
 
 def _counts(title: str, xs: Sequence[float]) -> ChartAxis:
@@ -100,7 +96,7 @@ class StepSeries(Struct, frozen=True):
 
 
 def step_chart(
-    id: str,  # noqa: A002
+    chart_id: str,
     title: str,
     words: str,
     series: Sequence[StepSeries],
@@ -123,7 +119,7 @@ def step_chart(
     ends = [x for one in made for x in one.x]
     x = ChartAxis(x_title, min(ends), max(*ends, min(ends) + 1e-9), grid=False)
     upright = () if begins is None else (begins,)
-    return Chart(id, title, words, Plot(x, (Panel(y, tuple(made), tuple(limits), height_px=220),), upright))
+    return Chart(chart_id, title, words, Plot(x, (Panel(y, tuple(made), tuple(limits), height_px=220),), upright))
 
 
 class Layer(Struct, frozen=True):
@@ -135,7 +131,7 @@ class Layer(Struct, frozen=True):
 
 
 def stacked_bars(
-    id: str,  # noqa: A002
+    chart_id: str,
     title: str,
     words: str,
     layers: Sequence[Layer],
@@ -154,40 +150,27 @@ def stacked_bars(
     tops = [sum(values) for values in zip(*(one.y for one in series), strict=True)]
     axis = ChartAxis(x_title, -0.7, len(np.asarray(layers[0].values)) - 0.3, grid=False)
     panel = Panel(from_zero(y_title, tops, 0.12), tuple(series), height_px=240)
-    return Chart(id, title, words, Plot(axis, (panel,), () if begins is None else (begins,)))
-
-
-class Sampled(Struct, frozen=True):
-    """A set of values, at least one."""
-
-    name: str
-    values: ArrayLike
+    return Chart(chart_id, title, words, Plot(axis, (panel,), () if begins is None else (begins,)))
 
 
 def histogram_chart(
-    id: str,  # noqa: A002
-    title: str,
-    words: str,
-    sets: Sequence[Sampled],
-    *,
-    x_title: str,
-    caps: Sequence[Mark] = (),
+    chart_id: str, title: str, words: str, sets: Mapping[str, ArrayLike], *, x_title: str, caps: Sequence[Mark] = ()
 ) -> Chart:
     """The share of each set's values in each bin: the first as a filled outline, the others as dashed ones over it.
 
-    The last bin ends at the largest value and holds it.
+    sets: by their names. The last bin ends at the largest value and holds it.
     """
-    values = [np.asarray(s.values, dtype=float) for s in sets]
+    values = [np.asarray(found, dtype=float) for found in sets.values()]
     edges = bins_of(values)
     series = []
-    for i, (one, found) in enumerate(zip(sets, values, strict=True)):
+    for i, (name, found) in enumerate(zip(sets, values, strict=True)):
         shares = 100.0 * np.histogram(found, edges)[0] / len(found)
         y = [*shares.tolist(), float(shares[-1])]  # a step ends where the last bin does
-        series.append(ChartSeries(one.name, "steps", edges.tolist(), y, look(i), fill=i == 0))
+        series.append(ChartSeries(name, "steps", edges.tolist(), y, look(i), fill=i == 0))
     y_axis = from_zero("share of samples", [v or 0.0 for one in series for v in one.y], 0.12, after=" %")
     top = max([float(edges[-1]), *(1.02 * cap.at for cap in caps)])
     return Chart(
-        id,
+        chart_id,
         title,
         words,
         Plot(ChartAxis(x_title, 0.0, top, grid=False), (Panel(y_axis, tuple(series), height_px=220),), tuple(caps)),
@@ -202,7 +185,7 @@ def bins_of(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
 
 
 def change_rows(
-    id: str,  # noqa: A002
+    chart_id: str,
     title: str,
     words: str,
     changes: Sequence[tuple[str, Sequence[Estimate | None], bool]],
@@ -215,20 +198,18 @@ def change_rows(
     rows = []
     for name, ratios, strong in changes:
         marks = [
-            RowMark(measure, *_percent(r), said=f"{name}: {measure} {units.ratio_change(r)}")
+            RowMark(
+                measure,
+                *(100.0 * (x - 1.0) for x in (r.mean, r.ci_low, r.ci_high)),
+                said=f"{name}: {measure} {units.ratio_change(r)}",
+            )
             for measure, r in zip(measures, ratios, strict=True)
             if r is not None
         ]
         rows.append(ChartRow(name, "", tuple(marks), strong))
     ends = [v for row in rows for m in row.marks for v in (m.low, m.high) if v is not None]
     looks = {measure: (measure, look(i)) for i, measure in enumerate(measures)}
-    return Chart(id, title, words, Rows(_around_zero(x_title, ends, " %"), tuple(rows), looks, 0.0))
-
-
-def _percent(ratio: Estimate) -> tuple[float, float, float]:
-    """A ratio and its ends as changes in per cent."""
-    mean, low, high = (100.0 * (x - 1.0) for x in (ratio.mean, ratio.ci_low, ratio.ci_high))
-    return mean, low, high
+    return Chart(chart_id, title, words, Rows(_around_zero(x_title, ends, " %"), tuple(rows), looks, 0.0))
 
 
 def _around_zero(title: str, ends: Sequence[float], after: str = "") -> ChartAxis:
@@ -238,13 +219,7 @@ def _around_zero(title: str, ends: Sequence[float], after: str = "") -> ChartAxi
 
 
 def cause_bars(
-    id: str,  # noqa: A002
-    title: str,
-    words: str,
-    causes: Sequence[tuple[str, Estimate]],
-    *,
-    x_title: str,
-    how: units.Unit,
+    chart_id: str, title: str, words: str, causes: Sequence[tuple[str, Estimate]], *, x_title: str, how: units.Unit
 ) -> Chart:
     """A bar for each cause, in the order given, with its name and its value with the 95 % interval above it."""
     scale = 100.0 if how == "share" else 1.0
@@ -255,11 +230,11 @@ def cause_bars(
         for name, e in causes
     )
     axis = from_zero(x_title, [v for row in rows for m in row.marks for v in (m.low or 0.0, m.high or 0.0)], grid=False)
-    return Chart(id, title, words, Rows(axis, rows, {"": ("", look(0))}, 0.0))
+    return Chart(chart_id, title, words, Rows(axis, rows, {"": ("", look(0))}, 0.0))
 
 
 def waterfall_chart(
-    id: str,  # noqa: A002
+    chart_id: str,
     title: str,
     words: str,
     whole: tuple[str, float],
@@ -290,4 +265,4 @@ def waterfall_chart(
         rows.append(ChartRow(name, f"{sign}{said}", (mark,), link=None if i > len(parts) else scale * end))
     looks = {"whole": ("whole and rest", look(0)), "lost": ("lost", look(1)), "back": ("given back", look(2))}
     ends = [v for row in rows for m in row.marks for v in (m.value, m.base or 0.0)]
-    return Chart(id, title, words, Rows(from_zero(x_title, ends, 0.02, grid=False), tuple(rows), looks))
+    return Chart(chart_id, title, words, Rows(from_zero(x_title, ends, 0.02, grid=False), tuple(rows), looks))

@@ -1,4 +1,4 @@
-"""What `size`, `split` and `plan` do with their answers: text or JSON, a page, a scenario file, the exit code.
+"""What commands do with an answer that was searched for: text or JSON, a page, a scenario file, the exit code.
 
 Where something is to be written is checked before the work.
 """
@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
-from msgspec import Struct
-
-from fleetsim.cli.flags import BriefOutput
+from fleetsim.cli.flags import BriefOutput, Output, Printed
 from fleetsim.cli.terminal import say
 from fleetsim.errors import Problems
 from fleetsim.job.settings import RUN, Option, Question
@@ -20,7 +18,7 @@ from fleetsim.job.settings import RUN, Option, Question
 if TYPE_CHECKING:
     from fleetsim.frameworks.patch import ConfigPatch
     from fleetsim.job.metrics import Gate
-    from fleetsim.job.result import Recommendation, SoFar, Watch
+    from fleetsim.job.result import Gated, Recommendation, Watch
 
 Q = TypeVar("Q", bound=Question)
 
@@ -38,39 +36,31 @@ class SavedOutput(BriefOutput):
     config: Annotated[str | None, Option("Your own configuration of that framework.", RUN, metavar="FILE")] = None
 
 
-class Places(Struct, frozen=True):
-    """Where the answer goes, each None where it is not asked for, and the condition on it."""
-
-    save: Path | None
-    page: Path | None
-    gate: Gate
-
-
-def checked(asked: Q, output: SavedOutput, more: Sequence[str]) -> tuple[Q, Places]:
-    """The question with its job, and where the answer goes. more: what a condition can name beside the metrics.
+def checked(asked: Q, output: Printed, names: Sequence[str]) -> tuple[Q, Gate, Path | None, Path | None]:
+    """The question with its job, the condition, and where page and scenario go. names: what a condition can name.
 
     Raises InputError with all that is wrong, OutsideError.
     """
     from fleetsim.cli.output import new_page
     from fleetsim.files import apart, new_file
     from fleetsim.job.metrics import parse_gate
-    from fleetsim.quantities import RUN_METRICS
 
+    saved = output if isinstance(output, SavedOutput) else SavedOutput()
     wrong = Problems()
     with wrong.check():
-        apart({"--save": output.save, "--html": output.html})
+        apart({"--save": saved.save, "--html": output.html})
     with wrong.check():
-        place = None if output.save is None else new_file("--save", output.save)
+        save = None if saved.save is None else new_file("--save", saved.save)
     with wrong.check():
         page = new_page("--html", output.html)
     with wrong.check():
-        gate = parse_gate(output.fail_if or (), (*RUN_METRICS, *more))
+        gate = parse_gate(output.fail_if or (), names)
     with wrong.check():
-        check_config(output.to, output.config)
+        check_config(saved.to, saved.config)
     with wrong.check():
         asked = asked.ready()
     wrong.stop()
-    return asked, Places(place, page, gate)
+    return asked, gate, page, save
 
 
 def check_config(framework: str | None, config: str | None) -> None:
@@ -93,37 +83,50 @@ def show_patch(patch: ConfigPatch, *, err: bool) -> None:
         say(line, err=err)
 
 
-def answer(ask: Callable[[Q, Watch], Recommendation], asked: Q, output: SavedOutput, more: Sequence[str]) -> None:
-    """Asks, shows what is recommended, writes it where it was asked for, and ends with the exit code.
+def answer(
+    ask: Callable[[Q, Watch], Gated],
+    asked: Q,
+    output: Printed,
+    more: Sequence[str] = (),
+    only: Sequence[str] = (),
+    searches: bool = True,
+) -> None:
+    """Asks, shows what was found, writes it where it was asked for, and ends with the exit code.
 
-    more: what a condition can name beside the metrics.
+    more: what a condition can name beside the metrics of a run, only: in their place. searches: whether it makes dozens
+    of runs, by processes of its own.
     """
-    from fleetsim.cli.output import finish, if_interrupted, show_result, write_page
+    from fleetsim.cli.output import if_interrupted, show_result, stop_at, stop_if_unmeasured, warn, write_page
     from fleetsim.cli.progress import progress
     from fleetsim.errors import InfeasibleError
     from fleetsim.files import write_text
+    from fleetsim.quantities import RUN_METRICS
 
-    def so_far(known: SoFar[Any], _: str) -> None:
+    def so_far(known: Any, _: str) -> None:
         if output.form != "table" or known.found:
-            show_result(known, output.form)
+            show_result(known, output.form, output.explain)
+        else:
+            warn(known.warnings)
 
-    asked, places = checked(asked, output, more)
-    with if_interrupted(so_far), progress("loading the simulator", searches=True) as watch:
+    asked, gate, page, save = checked(asked, output, only or (*RUN_METRICS, *more))
+    with if_interrupted(so_far), progress("loading the simulator", searches=searches) as watch:
         result = ask(asked, watch)
-    if places.save is not None:
-        write_text(places.save, result.saved())
+    if save is not None:
+        write_text(save, cast("Recommendation", result).saved())
     show_result(result, output.form, output.explain)
-    if output.to is not None and output.config is not None:
+    if isinstance(output, SavedOutput) and output.to is not None and output.config is not None:
         from fleetsim.config.load import scenario_from_mapping
         from fleetsim.config.yaml_text import from_yaml
         from fleetsim.job.in_frameworks import patched
 
-        scenario = scenario_from_mapping(from_yaml(result.saved(), "saved"))
+        scenario = scenario_from_mapping(from_yaml(cast("Recommendation", result).saved(), "saved"))
         show_patch(patched(output.to, scenario, output.config), err=output.form != "table")
-    if places.page is not None:
+    if page is not None:
         with progress("for the page") as watch:
-            page = result.page(watch)
-        write_page(places.page, page)
+            text = result.page(watch)
+        write_page(page, text)
     if result.missed():
         raise InfeasibleError(result.missed())
-    finish(result, places.gate, output.strict)
+    if isinstance(output, Output):
+        stop_if_unmeasured(cast("Recommendation", result).profile, output.strict)
+    stop_at(gate.tripped(result.numbers()))
