@@ -118,8 +118,7 @@ def instances_chart(fleet: WindowSeries, names: Sequence[str], observed: Observe
                 lines.append(_line(f"{short(names[row])} (slow)", scene, fleet, rows[row], style))
             each.append(panel(title, lines, height))
     if slow:
-        more = f" and {len(slow) - _MOST_NAMED} more" if len(slow) > _MOST_NAMED else ""
-        words = f"{units.plural(len(slow), 'straggler')}: {', '.join(slow[:_MOST_NAMED])}{more}."
+        words = f"{units.plural(len(slow), 'straggler')}: {units.few(slow, _MOST_NAMED)}."
     else:
         words = f"None of the {len(names):,} instances is a straggler."
     if len(names) > _FEW:

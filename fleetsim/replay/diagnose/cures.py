@@ -54,17 +54,21 @@ FEWEST_AFTER, MOST_AFTER = 3, 50  # steps after which a change is looked at
 _AFTER = 10  # steps after which a fault of the engines is looked at again
 SETTLES = 2  # steps that a pipeline of samples takes to follow a change
 
-# What a check of engines' metrics found, in the words for causes.
-CAUSE_OF: Mapping[Check, str] = {
-    "trainer": "trainer slow",
-    "sync": "weight sync slow",
-    "stragglers": "straggler",
-    "prefix_cache": "prefix cache misses",
-    "in_flight_cap": "in-flight cap",
-    "max_num_seqs": "engine's limit of sequences",
-    "preemptions": "KV preemption",
-    "rollout": "rollout slow",
-    "backlog": "trainer slow",
+# The words for what a check finds: first that for what engines' metrics show, then the causes of levers that are faults
+# of it as well.
+CAUSES_OF: Mapping[Check, tuple[str, ...]] = {
+    "trainer": (
+        *("trainer slow", "reference log-probs slow", "log-probs slow", "experience slow", "reward slow"),
+        *("evaluation", "checkpoints", "unexplained time", "ready samples fetched slowly"),
+    ),
+    "sync": ("weight sync slow", "hand-over slow"),
+    "stragglers": ("straggler",),
+    "prefix_cache": ("prefix cache misses",),
+    "in_flight_cap": ("in-flight cap",),
+    "max_num_seqs": ("engine's limit of sequences",),
+    "preemptions": ("KV preemption",),
+    "rollout": ("rollout slow", "long tail", "judge or tool slow", "stale samples dropped", "staleness window"),
+    "backlog": ("trainer slow",),
 }
 
 
@@ -78,7 +82,7 @@ class Verify(Struct, frozen=True):
 
 
 class Cure(Struct, frozen=True):
-    """One entry of `diagnosis`. cause: a word of `levers.CAUSES` or of CAUSE_OF. phase: where its seconds stand.
+    """One entry of `diagnosis`. cause: a word of CAUSES_OF. phase: where its seconds stand.
     mean_s, low_s, high_s: seconds of a step that it takes. since_step: None = throughout. do: settings of the framework
     or commands; undo: what takes them back. usd: US dollars a day that one of these seconds costs; None = nobody says
     what the job runs on."""
@@ -130,9 +134,9 @@ def cures_of(observed: Observed, verdict: Verdict, usd_h: float | None = None) -
     if observed.logs_alone:
         found = [cure_of(lever, observed) for lever in levers_of(observed)]
     else:
-        faults = [f for f in verdict.findings if f.state == "fault" and f.check in CAUSE_OF]
+        faults = [f for f in verdict.findings if f.state == "fault" and f.check in CAUSES_OF]
         found = [_of_finding(f, observed, 0.0 if step is None else step.value) for f in faults]
-        first = None if verdict.binding is None else CAUSE_OF.get(verdict.binding)
+        first = CAUSES_OF.get(verdict.binding or "data", ("",))[0]
         found.sort(key=lambda c: (c.cause != first, -c.mean_s))
     if usd_h is None or step is None or step.value <= 0:
         return tuple(found)
@@ -205,4 +209,6 @@ def _of_finding(finding: Finding, observed: Observed, step_s: float) -> Cure:
     if mean_s <= 0.0:  # it gives back GPUs, and no second
         verify = Verify("trainer.step_s", 0.0, (1.0 + WORTH) * step_s, _AFTER)
     why = "; ".join(finding.evidence[:2]) or finding.title
-    return Cure(CAUSE_OF[finding.check], phase, mean_s, low * step_s, high * step_s, None, why, do, verify, undo_of(do))
+    return Cure(
+        CAUSES_OF[finding.check][0], phase, mean_s, low * step_s, high * step_s, None, why, do, verify, undo_of(do)
+    )
