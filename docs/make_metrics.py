@@ -1,4 +1,4 @@
-"""The metrics that fleetsim reads from Prometheus: writes docs/metrics.md from fleetsim/history/signals.py.
+"""The metrics that fleetsim reads from Prometheus: writes docs/metrics.md from fleetsim/history/signals.txt.
 
 python docs/make_metrics.py            write the page
 python docs/make_metrics.py --check    the same without writing; exit 1 if the page would change

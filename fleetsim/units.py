@@ -257,6 +257,12 @@ def listed(parts: Sequence[str], last: str = "and") -> str:
     return f" {last} ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
 
+def few(parts: Sequence[str], most: int, joint: str = ", ") -> str:
+    """The first parts, and how many more there are: "a, b and 3 more"."""
+    left = len(parts) - most
+    return joint.join(parts[:most]) + (f" and {left} more" if left > 0 else "")
+
+
 def capital(text: str) -> str:
     """The same with a capital first letter; the others stay as they are (unlike `str.capitalize`)."""
     return text[:1].upper() + text[1:]

@@ -20,41 +20,24 @@ from fleetsim.alerts.signal_values import Floats, Scraped, any_lately, lowest_la
 from fleetsim.alerts.signals import BY_STANDING_NAME, StandingSignal
 from fleetsim.records import replace
 
-# Format of a signal's values, as Go and Python both know it; the others are shares, shown in percent.
-FORMATS = {
-    "instances": ".0f",
-    "sync_seconds": ".2f",
-    "output_length": ".0f",
-    "queue_depth": ".0f",
-    "preemptions": ".3f",
-    "oldest_age": ".1f",
-    "generated_per_trained": ".2f",
-}
 # False alarms a month below this are not told apart: no simulation is that good.
 FEWEST = 0.001
 
 
 def template(signal: StandingSignal) -> str:
     """The alert's value with its unit, for an annotation."""
-    spec = FORMATS.get(signal.name)
-    value = "humanizePercentage" if spec is None else f'printf "%{spec}"'
+    value = f'printf "%{signal.figure}"' if signal.figure else "humanizePercentage"
     return f"{{{{ $value | {value} }}}} {signal.unit}"
 
 
 def shown(signal: StandingSignal, value: float) -> str:
     """A value with its unit."""
-    spec = FORMATS.get(signal.name)
-    if spec is None:
-        return f"{units.figures_share(value)} {signal.unit}"
-    return f"{value:{spec}} {signal.unit}"
+    return f"{f'{value:{signal.figure}}' if signal.figure else units.figures_share(value)} {signal.unit}"
 
 
 def short(signal: StandingSignal, value: float) -> str:
     """A value for a table: shares in percent, the rest with the digits of its kind."""
-    spec = FORMATS.get(signal.name)
-    if spec is None:
-        return units.figures_share(value)
-    return f"{value:,{spec}}"
+    return f"{value:,{signal.figure}}" if signal.figure else units.figures_share(value)
 
 
 def per_month(count: float) -> str:

@@ -88,22 +88,14 @@ def _fewer_blocks(limits: EngineLimits, peak: Peak) -> EngineLimits:
     return replace(limits, kv_blocks=max(1, math.ceil(KV_SHARE * peak * limits.kv_blocks)))
 
 
+def _event(what: str, value: Callable[[Scenario], float]) -> Callable[[Scenario, int, int], list[dict[str, Any]]]:
+    return lambda scenario, first, _: [{"step": first, what: value(scenario)}]
+
+
 FAULTS: tuple[Fault, ...] = (
-    Fault(
-        "instance_lost",
-        "one instance lost",
-        lambda s, first, _: [{"step": first, "lose_instance": s.fleet.instances // 2}],
-    ),
-    Fault(
-        "trainer_slow",
-        "trainer 20 % slower",
-        lambda _, first, __: [{"step": first, "trainer_slowdown": TRAINER_SLOWDOWN}],
-    ),
-    Fault(
-        "sync_slow",
-        "weight sync twice as long",
-        lambda _, first, __: [{"step": first, "sync_slowdown": SYNC_FACTOR}],
-    ),
+    Fault("instance_lost", "one instance lost", _event("lose_instance", lambda s: s.fleet.instances // 2)),
+    Fault("trainer_slow", "trainer 20 % slower", _event("trainer_slowdown", lambda _: TRAINER_SLOWDOWN)),
+    Fault("sync_slow", "weight sync twice as long", _event("sync_slowdown", lambda _: SYNC_FACTOR)),
     Fault("lengths_drift", "responses 1 % longer with every step", _drift),
     Fault("straggler", "one instance takes half as long again", changes=_slower(STRAGGLER_SLOWDOWN, 1)),
     Fault("kv_short", "KV cache cut to 70 % of what the plan uses", limits=_fewer_blocks),

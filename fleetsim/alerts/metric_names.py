@@ -123,19 +123,12 @@ def checked(
     """Returns the names if PromQL can take them. Raises InputError with everything that is wrong."""
     problems = []
     if names.engine not in PREFIXES:
-        problems.append(
-            Problem("--engine", names.engine, f"must be one of {', '.join(PREFIXES)}", "name the engine of the fleet")
-        )
+        rule = f"must be one of {', '.join(PREFIXES)}"
+        problems.append(Problem("--engine", names.engine, rule, "name the engine of the fleet"))
     for option, text in (("--selector", names.selector), ("--trainer-selector", names.trainer_selector)):
         if text and not is_matchers(text):
-            problems.append(
-                Problem(
-                    option,
-                    text,
-                    "must be label matchers as in PromQL, without braces",
-                    """for example 'job="rollout"'""",
-                )
-            )
+            rule, example = "must be label matchers as in PromQL, without braces", """for example 'job="rollout"'"""
+            problems.append(Problem(option, text, rule, example))
     for signal, metric in names.mapping.items():
         if not known(signal):
             problems.append(Problem(flag, signal, "is no signal", f"one of {', '.join(sorted(BY_NAME))}"))

@@ -123,21 +123,22 @@ def series_of(before: Level, after: Level, standing: Standing, writing: Writing,
         lost = i >= after["instances"]
         share = [level["straggler_pace"] if i == 0 else 1.0 for level in (before, after)]
         yield Grown(_metric(names, "running"), mine, False, RUNNING, None if lost else RUNNING)
-        for signal, suffix, own in (
-            ("generation_tokens", "", True),
-            ("decoding_s", "", False),
-            ("finished", "", False),
-            ("output_tokens", "_sum", False),
-            ("output_tokens", "_count", False),
-            ("preemptions", "", False),
-            ("prefix_hits", "", False),
-            ("prompt_tokens", "", False),
+        for name in (
+            *("generation_tokens", "decoding_s", "finished", "output_tokens_sum", "output_tokens_count"),
+            *("preemptions", "prefix_hits", "prompt_tokens"),
         ):
-            name = signal + suffix
+            suffix, own = (
+                next((end for end in ("_sum", "_count") if name.endswith(end)), ""),
+                name == "generation_tokens",
+            )
             total = [count - 1 + level["straggler_pace"] if own else count for level in (before, after)]
             part = [(share[k] if own else 1.0) / total[k] for k in (0, 1)]
             yield Grown(
-                _metric(names, signal, suffix), mine, True, was[name] * part[0], None if lost else now[name] * part[1]
+                _metric(names, name.removesuffix(suffix), suffix),
+                mine,
+                True,
+                was[name] * part[0],
+                None if lost else now[name] * part[1],
             )
 
 

@@ -6,7 +6,8 @@ explains it, has just been over its own threshold.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -19,6 +20,8 @@ from fleetsim.replay.observe.paces import SLOW
 
 # Of what a View of samples or a Query of PromQL reads: numbers of the one, text of the other.
 Formula = Callable[[Any], Any]
+Source = Literal["engines", "trainer", "both"]
+_WHOSE: Mapping[str, Source] = {"engines": "engines", "trainer": "trainer", "both": "both"}
 
 
 class StandingSignal(Struct, frozen=True):
@@ -26,9 +29,10 @@ class StandingSignal(Struct, frozen=True):
 
     name: fleetsim's word. alert: its alert. record: name of the recording rule up to the window. alerts_when: above or
     below the threshold. source: whose metrics it needs. per_step: it grows once a step, so its window must hold
-    several. fault: what it is there to find (a name in `faults.py`). unit, title: for people. severity: of the alert.
-    least: the smallest distance between threshold and healthy level that means anything. summary, advice: of the alert;
-    the advice says what to do first.
+    several. fault: what it is there to find (a name in `faults.py`). unit, title: for people; figure: the format of its
+    values, as Go and Python both know it ("": a share, shown in percent). least: the smallest distance between
+    threshold and healthy level that means anything. summary, advice: of the alert; the advice says what to do first.
+    severity: of the alert.
     """
 
     name: str
@@ -36,15 +40,16 @@ class StandingSignal(Struct, frozen=True):
     record: str
     formula: Formula
     alerts_when: Literal["above", "below"]
-    source: Literal["engines", "trainer", "both"]
+    source: Source
+    per_step: bool
     fault: str
     unit: str
     title: str
+    figure: str
     least: float
     summary: str
     advice: str
-    per_step: bool = False
-    severity: Literal["critical", "warning"] = "warning"
+    severity: Literal["critical", "warning"]
 
     def expression(self, names: MetricNames, window: str, plan: Expected) -> str:
         """The signal as PromQL."""
@@ -72,176 +77,78 @@ def _ratio(of: str, to: str, ends: tuple[str, str] = ("", "")) -> Formula:
     return lambda v: v.rate(of, ends[0]) / v.rate(to, ends[1])
 
 
-def _of(name: str) -> str:
-    """What a value of a quantity is of: "tokens", "of its time"."""
-    return quantity(name).of
+_FORMULAS: Mapping[str, Formula] = {
+    "instances": lambda v: v.instances(),
+    "trainer_pace": _trainer_pace,
+    "sync_seconds": _ratio("trainer.sync_s_total", "trainer.steps"),
+    "output_length": _ratio("output_tokens", "output_tokens", ("_sum", "_count")),
+    "queue_depth": lambda v: v.mean("queue.samples"),
+    "straggler_pace": lambda v: v.straggler(),
+    "preemptions": _ratio("preemptions", "finished"),
+    "prefix_hits": _ratio("prefix_hits", "prompt_tokens"),
+    "oldest_age": lambda v: v.mean("queue.oldest_age_steps"),
+    "generated_per_trained": _ratio("generation_tokens", "trainer.trained_tokens"),
+    "trainer_idle": _idle,
+}
+
+# A row a signal: name | alert | record | above or below | whose metrics | fault | unit | title | format | least |
+# summary | advice. Without a title the unit is a quantity of the catalogue, which has both. SLOW: healthy instances of
+# one kind differ by less than what makes a straggler.
+_TABLE = """
+instances | RolloutInstanceLost | job:rollout_instances:count | below | engines | instance_lost | instances |
+    Instances scraped | .0f | 0.5 | Fewer rollout instances answer than the plan has |
+    Look for the pod that is gone (or for Prometheus losing its target) before anything else.
+trainer_pace | RolloutTrainerSlow | job:trainer_train_seconds:ratio_rate | above | trainer, per step | trainer_slow |
+    of the plan | Trainer compute seconds / plan | | 0.02 |
+    The trainer computes longer than the plan expects of its steps and tokens |
+    The trainer is the problem, not the fleet: rule out a slow node or collective before resizing.
+sync_seconds | RolloutSyncOverrun | job:trainer_sync_seconds:per_step_rate | above | trainer, per step | sync_slow |
+    s/step | Weight sync holds the trainer | .2f | 0.05 | Weight sync holds the trainer longer than planned |
+    Change transport or cadence of the sync; more instances do not help.
+output_length | RolloutLengthsDrift | job:rollout_output_tokens:mean_rate | above | engines | lengths_drift |
+    response_tokens.mean | | .0f | 1 | Responses are longer than the plan was made for |
+    The plan is stale: run fleetsim replay --recommend, or fleetsim size with the lengths of now.
+queue_depth | RolloutQueueDeep | job:rollout_queue_samples:max_avg | above | trainer | no_backpressure |
+    queue_depth | | .0f | 1 | More finished samples wait for the trainer than the plan allows |
+    Backpressure does not hold, or the fleet is too large: cap the queue, then size again.
+straggler_pace | RolloutStraggler | job:rollout_pace:min_over_median_rate | below | engines | straggler |
+    of the median | Slowest instance's tok/s per decoding request / median | | SLOW |
+    One instance generates slower than the others at the same load |
+    A placement or hardware problem, not a sizing problem: find the instance and replace it.
+preemptions | RolloutPreemptions | job:rollout_preemptions:per_request_rate | above | engines | kv_short | per request |
+    Preemptions per finished request | .3f | 0.01 |
+    The engines throw requests out of their batch for want of KV blocks |
+    Lower max_num_seqs or the client's in-flight cap, or give the KV cache more memory.
+prefix_hits | RolloutPrefixHitsDropped | job:rollout_prefix_hits:ratio_rate | below | engines | cache_off |
+    prefix_hit | | | 0.02 | The engines find less of their prompts in the prefix cache |
+    Configuration, not capacity: check that prefix caching is on and groups stay together.
+oldest_age | RolloutSamplesStale | job:rollout_oldest_sample_age_steps:max_avg | above | trainer | weights_late |
+    oldest_sample_age_steps | | .1f | 0.1 | Queued samples are older, in optimizer steps, than the plan allows |
+    Check that new weights reach the engines at every publication, then the queue's order and cap.
+generated_per_trained | RolloutTokensWasted | job:rollout_generated_per_trained:ratio_rate | above | both, per step |
+    groups_dropped | tokens_per_trained_token | | .2f | 0.02 |
+    The fleet generates more tokens for each one that is trained |
+    Find where samples go: dropped as stale, filtered, aborted at syncs, or lost with an instance.
+trainer_idle | RolloutTrainerIdle | job:trainer_idle:ratio_rate | above | trainer, per step | engines_slow |
+    trainer_idle_fraction | | | 0.01 |
+    The trainer waits for samples longer than planned, and no other alert says why |
+    Run fleetsim replay: recover free throughput first, then add rollout instances.
+"""
 
 
-def _title(name: str) -> str:
-    """The title of a quantity, without what its values are of."""
-    q = quantity(name)
-    return units.capital(q.title.removesuffix(f", {q.of}"))
+def _standing(row: str) -> StandingSignal:
+    cells = map(str.strip, row.split("|"))
+    name, alert, record, when, source, fault, unit, title, figure, least, summary, advice = cells
+    whose, _, per_step = source.partition(", ")
+    if not title:
+        q = quantity(unit)
+        unit, title = q.of, units.capital(q.title.removesuffix(f", {q.of}"))
+    return StandingSignal(
+        name, alert, record, _FORMULAS[name], "above" if when == "above" else "below", _WHOSE[whose], bool(per_step),
+        fault, unit, title, figure, 1.0 - SLOW if least == "SLOW" else float(least), summary, advice,
+        "critical" if name == "instances" else "warning",
+    )  # fmt: skip
 
 
-STANDING: tuple[StandingSignal, ...] = (
-    StandingSignal(
-        name="instances",
-        alert="RolloutInstanceLost",
-        record="job:rollout_instances:count",
-        formula=lambda v: v.instances(),
-        alerts_when="below",
-        source="engines",
-        fault="instance_lost",
-        unit="instances",
-        title="Instances scraped",
-        severity="critical",
-        least=0.5,
-        summary="Fewer rollout instances answer than the plan has",
-        advice="Look for the pod that is gone (or for Prometheus losing its target) before anything else.",
-    ),
-    StandingSignal(
-        name="trainer_pace",
-        alert="RolloutTrainerSlow",
-        record="job:trainer_train_seconds:ratio_rate",
-        formula=_trainer_pace,
-        alerts_when="above",
-        source="trainer",
-        per_step=True,
-        fault="trainer_slow",
-        unit="of the plan",
-        title="Trainer compute seconds / plan",
-        least=0.02,
-        summary="The trainer computes longer than the plan expects of its steps and tokens",
-        advice="The trainer is the problem, not the fleet: rule out a slow node or collective before resizing.",
-    ),
-    StandingSignal(
-        name="sync_seconds",
-        alert="RolloutSyncOverrun",
-        record="job:trainer_sync_seconds:per_step_rate",
-        formula=_ratio("trainer.sync_s_total", "trainer.steps"),
-        alerts_when="above",
-        source="trainer",
-        per_step=True,
-        fault="sync_slow",
-        unit="s/step",
-        title="Weight sync holds the trainer",
-        least=0.05,
-        summary="Weight sync holds the trainer longer than planned",
-        advice="Change transport or cadence of the sync; more instances do not help.",
-    ),
-    StandingSignal(
-        name="output_length",
-        alert="RolloutLengthsDrift",
-        record="job:rollout_output_tokens:mean_rate",
-        formula=_ratio("output_tokens", "output_tokens", ("_sum", "_count")),
-        alerts_when="above",
-        source="engines",
-        fault="lengths_drift",
-        unit=_of("response_tokens.mean"),
-        title=_title("response_tokens.mean"),
-        least=1.0,
-        summary="Responses are longer than the plan was made for",
-        advice="The plan is stale: run fleetsim replay --recommend, or fleetsim size with the lengths of now.",
-    ),
-    StandingSignal(
-        name="queue_depth",
-        alert="RolloutQueueDeep",
-        record="job:rollout_queue_samples:max_avg",
-        formula=lambda v: v.mean("queue.samples"),
-        alerts_when="above",
-        source="trainer",
-        fault="no_backpressure",
-        unit=_of("queue_depth"),
-        title=_title("queue_depth"),
-        least=1.0,
-        summary="More finished samples wait for the trainer than the plan allows",
-        advice="Backpressure does not hold, or the fleet is too large: cap the queue, then size again.",
-    ),
-    StandingSignal(
-        name="straggler_pace",
-        alert="RolloutStraggler",
-        record="job:rollout_pace:min_over_median_rate",
-        formula=lambda v: v.straggler(),
-        alerts_when="below",
-        source="engines",
-        fault="straggler",
-        unit="of the median",
-        title="Slowest instance's tok/s per decoding request / median",
-        least=1.0 - SLOW,  # healthy instances of one kind differ by less
-        summary="One instance generates slower than the others at the same load",
-        advice="A placement or hardware problem, not a sizing problem: find the instance and replace it.",
-    ),
-    StandingSignal(
-        name="preemptions",
-        alert="RolloutPreemptions",
-        record="job:rollout_preemptions:per_request_rate",
-        formula=_ratio("preemptions", "finished"),
-        alerts_when="above",
-        source="engines",
-        fault="kv_short",
-        unit="per request",
-        title="Preemptions per finished request",
-        least=0.01,
-        summary="The engines throw requests out of their batch for want of KV blocks",
-        advice="Lower max_num_seqs or the client's in-flight cap, or give the KV cache more memory.",
-    ),
-    StandingSignal(
-        name="prefix_hits",
-        alert="RolloutPrefixHitsDropped",
-        record="job:rollout_prefix_hits:ratio_rate",
-        formula=_ratio("prefix_hits", "prompt_tokens"),
-        alerts_when="below",
-        source="engines",
-        fault="cache_off",
-        unit=_of("prefix_hit"),
-        title=_title("prefix_hit"),
-        least=0.02,
-        summary="The engines find less of their prompts in the prefix cache",
-        advice="Configuration, not capacity: check that prefix caching is on and groups stay together.",
-    ),
-    StandingSignal(
-        name="oldest_age",
-        alert="RolloutSamplesStale",
-        record="job:rollout_oldest_sample_age_steps:max_avg",
-        formula=lambda v: v.mean("queue.oldest_age_steps"),
-        alerts_when="above",
-        source="trainer",
-        fault="weights_late",
-        unit=_of("oldest_sample_age_steps"),
-        title=_title("oldest_sample_age_steps"),
-        least=0.1,
-        summary="Queued samples are older, in optimizer steps, than the plan allows",
-        advice="Check that new weights reach the engines at every publication, then the queue's order and cap.",
-    ),
-    StandingSignal(
-        name="generated_per_trained",
-        alert="RolloutTokensWasted",
-        record="job:rollout_generated_per_trained:ratio_rate",
-        formula=_ratio("generation_tokens", "trainer.trained_tokens"),
-        alerts_when="above",
-        source="both",
-        per_step=True,
-        fault="groups_dropped",
-        unit=_of("tokens_per_trained_token"),
-        title=_title("tokens_per_trained_token"),
-        least=0.02,
-        summary="The fleet generates more tokens for each one that is trained",
-        advice="Find where samples go: dropped as stale, filtered, aborted at syncs, or lost with an instance.",
-    ),
-    StandingSignal(
-        name="trainer_idle",
-        alert="RolloutTrainerIdle",
-        record="job:trainer_idle:ratio_rate",
-        formula=_idle,
-        alerts_when="above",
-        source="trainer",
-        per_step=True,
-        fault="engines_slow",
-        unit=_of("trainer_idle_fraction"),
-        title=_title("trainer_idle_fraction"),
-        least=0.01,
-        summary="The trainer waits for samples longer than planned, and no other alert says why",
-        advice="Run fleetsim replay: recover free throughput first, then add rollout instances.",
-    ),
-)
+STANDING = tuple(map(_standing, re.sub(r"\n +", " ", _TABLE).strip().splitlines()))
 BY_STANDING_NAME = {signal.name: signal for signal in STANDING}

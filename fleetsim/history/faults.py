@@ -22,7 +22,7 @@ from fleetsim.history.option_names import SELECTOR
 from fleetsim.history.signals import BY_NAME
 from fleetsim.history.window import shown
 from fleetsim.records import replace
-from fleetsim.units import plural, seconds, share
+from fleetsim.units import few, plural, seconds, share
 
 
 def holes(values: Mapping[str, Floats], instances: Sequence[InstanceId], step_s: float) -> list[Note]:
@@ -57,8 +57,7 @@ def resets(values: Mapping[str, Floats], instances: Sequence[InstanceId]) -> lis
     if not often.any():
         return []
     named = [f"{instances[i]} {n} x" if n > 1 else str(instances[i]) for i, n in enumerate(often) if n]
-    more = f" and {len(named) - 8} more" if len(named) > 8 else ""
-    text = f"Counters restarted {int(often.sum())} times: {', '.join(named[:8])}{more}. Growth is counted across it."
+    text = f"Counters restarted {int(often.sum())} times: {few(named, 8)}. Growth is counted across it."
     return [Note("reset", text)]
 
 
@@ -215,10 +214,7 @@ def _several(history: History, selector: str) -> list[Problem]:
     if not differing:
         return []
     label, names = next(iter(differing.items()))
-    shown = "; ".join(
-        f'{label}="{value}" ({", ".join(who[:_NAMED])}{f" and {len(who) - _NAMED} more" if who[_NAMED:] else ""})'
-        for value, who in list(names.items())[:5]
-    )
+    shown = "; ".join(f'{label}="{value}" ({few(who, _NAMED)})' for value, who in list(names.items())[:5])
     also = f"; they differ in {', '.join(differing)}" if len(differing) > 1 else ""
     pick = next((x for x in differing if x in ("job", "namespace")), label)
     largest = max(groups[pick], key=lambda value: len(groups[pick][value]))

@@ -104,8 +104,7 @@ def run_log(
     parts = sorted((-float(np.nansum(columns[part])), metrics[part]) for part in TRAINING if part in metrics)
     if parts and "train_s" in columns:
         large = [metric for seconds, metric in parts if seconds <= 0.01 * parts[0][0]]
-        more = f" and {len(large) - 3} more" if large[3:] else ""
-        metrics.setdefault("train_s", " + ".join(large[:3]) + more)
+        metrics.setdefault("train_s", units.few(large, 3, " + "))
     notes += _renamed_notes(names)
     if known.notes.get(mode):
         notes.append(Note("other", known.notes[mode]))
@@ -145,8 +144,7 @@ def _renamed_notes(names: Mapping[str, str]) -> list[Note]:
     other = [f"{metric} as {name}" for metric, name in sorted(names.items()) if name != metric]
     if not other or all(name in (m, f"train/{m}") for m, name in names.items()):
         return []
-    more = f" and {len(other) - _FEW} more" if len(other) > _FEW else ""
-    return [Note("rename", f"Found by pattern: {', '.join(other[:_FEW])}{more}.")]
+    return [Note("rename", f"Found by pattern: {units.few(other, _FEW)}.")]
 
 
 UNITS_S: Mapping[str, float] = {
@@ -266,7 +264,7 @@ def _made_of(entry: Entry, values: Mapping[str, Floats]) -> str:
         return there[0]
     most = max(float(np.nansum(values[metric])) for metric in there)
     large = [m for m in there if float(np.nansum(values[m])) > 0.01 * most] or there[:1]
-    return " + ".join(large[:3]) + (f" and {len(large) - 3} more" if len(large) > 3 else "")
+    return units.few(large, 3, " + ")
 
 
 def _again_notes(steps: TableSteps, columns: Mapping[str, Floats]) -> list[Note]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from fleetsim import units
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history.catalogue import Catalogue, base_key, unknown_signals, unreplicated
@@ -112,6 +113,5 @@ def wrong_answer(name: str, expr: str, series: list[SeriesData]) -> list[Problem
     if len(distinct) == 1:
         return []
     listed = sorted("{" + ",".join(f'{k}="{v}"' for k, v in labels) + "}" for labels in distinct)
-    more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
-    rule = f"gives {len(listed)} series, but the job has one value: {', '.join(listed[:5])}{more}"
+    rule = f"gives {len(listed)} series, but the job has one value: {units.few(listed, 5)}"
     return [Problem(path, expr, rule, f"narrow it to one, or write max({expr}) or sum({expr})")]

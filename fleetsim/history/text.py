@@ -35,6 +35,14 @@ def reading(path: Path) -> Iterator[None]:
         raise InputError([Problem(str(path), path.name, rule, "give the file as it was written")]) from error
 
 
+def tables_of(path: Path) -> dict[str, list[list[str]]]:
+    """The tables of a text that ships with the code: name -> rows of cells. `[name]` begins a table, a row is `a | b`,
+    a line that begins with a blank goes on with the one before, `#` begins a remark."""
+    text = re.sub(r"^#.*\n", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    sections = (filter(None, one.splitlines()) for one in re.sub(r"\n +", " ", text).split("\n[")[1:])
+    return {next(lines).rstrip("]"): [line.split(" | ") for line in lines] for lines in sections}
+
+
 Pairs = list[tuple[str, float]]
 Row = dict[str, float]
 
@@ -42,7 +50,7 @@ Row = dict[str, float]
 # transformers print them.
 _NUMBERS = Decoder(dict[str, Annotated[float, Meta(gt=-(2.0**63), lt=2.0**63)]], strict=False)
 
-_UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_UNITS = {"w": 604800.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _SPAN, _PROGRESS = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[dhms])(?: |$))+"), re.compile(r"(\d{1,15})/\d+")
 _FLOAT64, _SCALAR = "np.float64(", re.compile(r"np\.\w+\(")
 _COLOUR = r"\x1b\[[0-9;]*[A-Za-z]"
@@ -117,8 +125,8 @@ def number(value: object) -> float | None:
 
 
 def lasts(text: str) -> float:
-    """Seconds of "1h 2m", "1m 20s", "20s", "12.34s", "300ms"."""
-    parts = re.findall(r"([\d.]+)(ms|[dhms])", text)
+    """Seconds of "1h 2m", "1d12h", "20s", "12.34s", "300ms"."""
+    parts = re.findall(r"([\d.]+)(ms|[wdhms])", text)
     return sum(float(amount) * _UNITS[unit] for amount, unit in parts)
 
 

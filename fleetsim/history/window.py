@@ -11,21 +11,18 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history.history import Buckets, History, StepLog
 from fleetsim.history.option_names import END, START
+from fleetsim.history.text import lasts
 from fleetsim.records import replace
 from fleetsim.units import seconds
 
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _SPAN = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+")
-_PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 _MILLISECONDS = 1e11  # as seconds that is the year 5138
 _FORMS = "write now, -6h, -1d12h, 2026-11-21T08:00 (UTC unless it names a zone), or unix seconds"
 
 
 def parse_span(text: str) -> float | None:
     """Seconds of "90m", "1d12h" or "15s"; None if it is no such thing."""
-    if not _SPAN.fullmatch(text):
-        return None
-    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    return lasts(text) if _SPAN.fullmatch(text) else None
 
 
 CALENDAR_S = 1e8  # 1973: no fleet is that old, and no run log is that long

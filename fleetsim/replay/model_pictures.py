@@ -232,12 +232,7 @@ def swept_charts(sweep: KeySweep, advised: AdvisedFleet | None) -> Iterator[Char
     if beyond:
         words += f" At {', '.join(beyond)} the engines run at loads that the window never saw."
     now = float(sweep.now) if _is_number(sweep.now) else None
-    for metric in _CURVES:
-        title, how = quantity(metric).title, quantity(metric).unit
-        values = [estimates[metric] for _, estimates in points]
-        told = words if metric == _CURVES[0] else _ends(points, metric, how)
-        yield _curve(f"sweep-{metric}", f"{title} against {sweep.key}", told, [x for x, _ in points], values,
-                     sweep.key, title, how, recommended, now)  # fmt: skip
+    yield from _curves("sweep", points, words, sweep.key, sweep.key, recommended, now, {})
 
 
 def candidate_charts(advised: AdvisedFleet) -> Iterator[Chart]:
@@ -252,31 +247,27 @@ def candidate_charts(advised: AdvisedFleet) -> Iterator[Chart]:
         f"The recommended {units.plural(advised.instances, 'instance')}, the neighbours, the fleet as it is "
         f"({advised.was:,}) and what rate matching gives, under the same draws."
     )
+    ends = float(advised.instances), float(advised.was)
+    yield from _curves("fleet", points, words, "instances", "the number of instances", *ends, targets)
+
+
+def _curves(
+    kind: str, points: Sequence[tuple[float, Mapping[str, Estimate]]], words: str, x_title: str, against: str,
+    recommended: float | None, now: float | None, targets: Mapping[str, Sequence[Mark]],
+) -> Iterator[Chart]:  # fmt: skip
+    """A chart a metric: over the first stand the words, over the others what they are at both ends."""
+    x = [value for value, _ in points]
+    upright = [] if now is None or now == recommended or not x[0] <= now <= x[-1] else [Mark(now, "now")]
     for metric in _CURVES:
         title, how = quantity(metric).title, quantity(metric).unit
-        yield _curve(f"fleet-{metric}", f"{title} against the number of instances",
-                     words if metric == _CURVES[0] else _ends(points, metric, how),
-                     [x for x, _ in points], [e[metric] for _, e in points], "instances", title, how,
-                     float(advised.instances), float(advised.was), targets.get(metric, []))  # fmt: skip
-
-
-def _curve(
-    id_: str, title: str, words: str, x: list[float], y: list[Estimate], x_title: str, y_title: str, how: units.Unit,
-    recommended: float | None, now: float | None, targets: Sequence[Mark] = (),
-) -> Chart:  # fmt: skip
-    shown = now is not None and now != recommended and x[0] <= now <= x[-1]
-    return curve_chart(
-        id_, units.capital(title), words, [Curve(y_title, x, y)], x_title=x_title, y_title=y_title, how=how,
-        recommended=recommended, targets=targets, upright=[Mark(now, "now")] if shown and now is not None else (),
-        height_px=200,
-    )  # fmt: skip
-
-
-def _ends(points: Sequence[tuple[float, Mapping[str, Estimate]]], metric: str, how: units.Unit) -> str:
-    """The curve in words: its two ends."""
-    (low, first), (high, last) = points[0], points[-1]
-    begins, ends = (units.written(e[metric].mean, how) for e in (first, last))
-    return f"From {begins} at {low:g} to {ends} at {high:g}."
+        y = [estimates[metric] for _, estimates in points]
+        begins, ends = (units.written(end.mean, how) for end in (y[0], y[-1]))
+        told = words if metric == _CURVES[0] else f"From {begins} at {x[0]:g} to {ends} at {x[-1]:g}."
+        yield curve_chart(
+            f"{kind}-{metric}", units.capital(f"{title} against {against}"), told, [Curve(title, x, y)],
+            x_title=x_title, y_title=title, how=how, recommended=recommended, targets=targets.get(metric, ()),
+            upright=upright, height_px=200,
+        )  # fmt: skip
 
 
 def _is_number(value: object) -> bool:

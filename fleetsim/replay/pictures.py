@@ -13,7 +13,7 @@ from fleetsim.history.history import Floats
 from fleetsim.quantities import quantity
 from fleetsim.replay.observe.interruptions import Pauses
 from fleetsim.replay.observe.observed import Observed
-from fleetsim.replay.observe.over_time import DOING, Activity, Bins, Doing, FleetSeries, QueueSeries, TrainerSeries
+from fleetsim.replay.observe.over_time import DOING, Activity, Doing, WindowSeries
 from fleetsim.replay.words import short, span_of_time
 from fleetsim.tell.charts.axes import Clock, from_zero
 from fleetsim.tell.charts.bounded import known, stepped, together, wide_enough
@@ -79,26 +79,22 @@ def panel(
     return Panel(axis, tuple(series), () if level is None else (Mark(*level),), height_px=height_px)
 
 
-def fleet_chart(fleet: FleetSeries, observed: Observed, scene: Scene) -> Chart:
+def fleet_chart(fleet: WindowSeries, observed: Observed, scene: Scene) -> Chart:
     """Rate, requests and number of all instances together."""
-    bins = fleet.bins
-    each = [panel("output tok/s, all instances", [_binned("output tokens", scene, bins, fleet.tok_s)])]
-    loads = []
-    if fleet.running is not None:
-        loads.append(_binned("running", scene, bins, fleet.running))
-    if fleet.waiting is not None:
-        loads.append(_binned("waiting", scene, bins, fleet.waiting, look(1)))
+    each = [panel("output tok/s, all instances", [_line("output tokens", scene, fleet, fleet.of["tok_s"])])]
+    loads = [(name, look(k)) for k, name in enumerate(("running", "waiting")) if name in fleet.of]
     if loads:
-        each.append(panel("requests in the engines", loads, 120))
-    each.append(panel("instances", [_binned("instances", scene, bins, fleet.instances, MarkLook("third"))], 70))
+        lines = [_line(name, scene, fleet, fleet.of[name], style) for name, style in loads]
+        each.append(panel("requests in the engines", lines, 120))
+    each.append(panel("instances", [_line("instances", scene, fleet, fleet.of["instances"], MarkLook("third"))], 70))
     f, words = observed.fleet, ""
     if f is not None:
         words = f"The fleet makes {units.number(f.tok_s)} output tokens per second on average"
         words += f", with {units.number(f.running)} requests running." if f.running is not None else "."
-    return scene.chart("fleet", "Fleet: rate and load", words + _bins_words(bins, scene), each)
+    return scene.chart("fleet", "Fleet: rate and load", words + _mean_words(fleet, scene), each)
 
 
-def instances_chart(fleet: FleetSeries, names: Sequence[str], observed: Observed, scene: Scene) -> Chart:
+def instances_chart(fleet: WindowSeries, names: Sequence[str], observed: Observed, scene: Scene) -> Chart:
     """What an instance makes and holds: few of them by name, many as a band with the stragglers by name."""
     slow = [str(view.id) for view in observed.instances if view.straggler]
     named = [row for row, name in enumerate(names) if name in set(slow)][:_MOST_NAMED]
@@ -108,27 +104,26 @@ def instances_chart(fleet: FleetSeries, names: Sequence[str], observed: Observed
         if signal == "waiting" and not np.nansum(rows) > 0:
             quiet = " No request waited in any of them, at any reading."
         elif len(names) <= _FEW:
-            lines = [_binned(short(n), scene, fleet.bins, rows[k], look(k)) for k, n in enumerate(names)]
+            lines = [_line(short(n), scene, fleet, rows[k], look(k)) for k, n in enumerate(names)]
             each.append(panel(title, lines, height))
         else:
             low, middle, high = spread_of(rows)
-            x = scene.clock.places(_middles(fleet.bins))
+            x = scene.clock.places(fleet.middle_s)
             lines = [
                 ChartSeries(_how(rows), "band", x, known(high), low=known(low)),
                 ChartSeries("median instance", "line", x, known(middle)),
             ]
             for k, row in enumerate(named):
                 style = MarkLook("second", ("dash", "dot", "dashdot")[k])
-                lines.append(_binned(f"{short(names[row])} (slow)", scene, fleet.bins, rows[row], style))
+                lines.append(_line(f"{short(names[row])} (slow)", scene, fleet, rows[row], style))
             each.append(panel(title, lines, height))
     if slow:
-        more = f" and {len(slow) - _MOST_NAMED} more" if len(slow) > _MOST_NAMED else ""
-        words = f"{units.plural(len(slow), 'straggler')}: {', '.join(slow[:_MOST_NAMED])}{more}."
+        words = f"{units.plural(len(slow), 'straggler')}: {units.few(slow, _MOST_NAMED)}."
     else:
         words = f"None of the {len(names):,} instances is a straggler."
     if len(names) > _FEW:
         words += f" The band is {_how(fleet.each['tok_s'])}, the line the median."
-    return scene.chart("instances", "Instances: how far apart", words + quiet + _bins_words(fleet.bins, scene), each)
+    return scene.chart("instances", "Instances: how far apart", words + quiet + _mean_words(fleet, scene), each)
 
 
 def spread_of(rows: Floats) -> tuple[Floats, Floats, Floats]:
@@ -172,43 +167,35 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.findall(r"[0-9]+|[^0-9]+", name)]
 
 
-def _binned(name: str, scene: Scene, bins: Bins, values: Floats, style: MarkLook = look(0)) -> ChartSeries:  # noqa: B008
-    return ChartSeries(name, "line", scene.clock.places(_middles(bins)), known(values), style)
+def _line(name: str, scene: Scene, of: WindowSeries, values: Floats, style: MarkLook = look(0)) -> ChartSeries:  # noqa: B008
+    return ChartSeries(name, "line", scene.clock.places(of.middle_s), known(values), style)
 
 
-def _middles(bins: Bins) -> Floats:
-    return np.asarray((bins.edges[:-1] + bins.edges[1:]) / 2)
-
-
-def _bins_words(bins: Bins, scene: Scene) -> str:
-    if bins.per_bin == 1:
+def _mean_words(of: WindowSeries, scene: Scene) -> str:
+    if not of.merged:
         return ""
-    return f" Every point is the mean of {units.seconds(bins.per_bin * scene.step_s)}, to keep the page small."
+    return f" Every point is the mean of {units.seconds(of.per_point * scene.step_s)}, to keep the page small."
 
 
 _MOST_PAUSES = 720
 _FROM = {"exported": "as exported", "log": "as the run log has it", "inferred": "inferred from the engines"}
 
 
-def trainer_chart(trainer: TrainerSeries, observed: Observed, scene: Scene) -> Chart:
+def trainer_chart(trainer: WindowSeries, observed: Observed, scene: Scene) -> Chart:
     """Seconds of a step and of its parts, and the share of the time that the trainer waits."""
     clock, t = scene.clock, observed.trainer
-    lines = []
-    for k, (name, values) in enumerate(
-        (
-            ("the whole step", trainer.step_s),
-            ("waiting for samples", trainer.wait_s),
-            ("held by weight sync", trainer.sync_s),
-        )
-    ):
-        if values is not None:
-            lines.append(ChartSeries(name, "steps", *stepped(clock, trainer.start_s, trainer.end_s, values), look(k)))
+    names = {"step_s": "the whole step", "wait_s": "waiting for samples", "sync_s": "held by weight sync"}
+    lines = [
+        ChartSeries(title, "steps", *stepped(clock, trainer.start_s, trainer.end_s, trainer.of[name]), look(k))
+        for k, (name, title) in enumerate(names.items())
+        if name in trainer.of
+    ]
     each = [panel("seconds of an optimizer step", lines, 160)] if lines else []
     words = "Seconds of a step are not known."
     if t.step_s is not None:
         words = f"A step takes {units.seconds(t.step_s.value)} on average, {_FROM[t.step_s.source]}."
-    if trainer.idle_fraction is not None:
-        x, y = stepped(clock, trainer.start_s, trainer.end_s, 100.0 * trainer.idle_fraction)
+    if "idle" in trainer.of:
+        x, y = stepped(clock, trainer.start_s, trainer.end_s, 100.0 * trainer.of["idle"])
         title, level = quantity("trainer_idle_fraction").title, None
         if t.idle_fraction is not None:
             mean = units.share(t.idle_fraction.value)
@@ -217,18 +204,18 @@ def trainer_chart(trainer: TrainerSeries, observed: Observed, scene: Scene) -> C
         idle = ChartSeries(title, "steps", x, y, MarkLook("second"), fill=True)
         each.append(panel(title, [idle], 100, " %", level, 100.0))
     if trainer.merged:
-        words += f" Every level is the mean of about {np.median(trainer.steps):,.0f} steps, to keep the page small."
+        words += f" Every level is the mean of about {trainer.per_point:,.0f} steps, to keep the page small."
     elif t.step_s is not None and t.step_s.source == "exported":
         words += f" Readings are {units.seconds(scene.step_s)} apart: a single step is known to within that."
     return scene.chart("trainer", "Trainer: step and idle", words, each)
 
 
-def queue_chart(queue: QueueSeries, observed: Observed, scene: Scene) -> Chart:
+def queue_chart(queue: WindowSeries, observed: Observed, scene: Scene) -> Chart:
     """Depth, beside one batch, and the age of the oldest sample."""
-    clock, q, batch = scene.clock, observed.queue, observed.trainer.batch_samples
+    q, batch = observed.queue, observed.trainer.batch_samples
     each, words = [], ""
-    if queue.depth is not None:
-        lines = _depth(queue, queue.depth, clock)
+    if "depth" in queue.of:
+        lines = _depth(queue, scene.clock)
         most = max((v for line in lines if line.kind != "band" for v in line.y if v is not None), default=0.0)
         level = None
         if batch is not None and 0.2 * batch.value <= most:
@@ -236,27 +223,26 @@ def queue_chart(queue: QueueSeries, observed: Observed, scene: Scene) -> Chart:
         each.append(panel("samples that wait", lines, level=level))
         if q.depth is not None and q.depth_max is not None:
             words = f"{units.number(q.depth)} samples wait on average, {units.number(q.depth_max)} at most."
-    if queue.oldest_age_steps is not None:
-        x = clock.places((queue.start_s + queue.end_s) / 2)
-        age = ChartSeries("oldest sample", "line", x, known(queue.oldest_age_steps), MarkLook("third"))
+    if "age" in queue.of:
+        age = _line("oldest sample", scene, queue, queue.of["age"], MarkLook("third"))
         each.append(panel(quantity("oldest_sample_age_steps").title, [age], 90))
         if q.oldest_age_max_steps is not None:
             words += f" The oldest is up to {units.number(q.oldest_age_max_steps)} steps old."
     if q.growth_per_h is not None and abs(q.growth_per_h) >= 0.5:
         words += f" The queue moves by {q.growth_per_h:+,.0f} samples an hour."
-    if queue.highest is not None:
+    if "highest" in queue.of:
         span = units.seconds(float(queue.end_s[0] - queue.start_s[0]))
         words += f" Every point is the mean of {span}, to keep the page small."
     return scene.chart("queue", "Queue of finished samples", words.strip(), each, shaded=False)
 
 
-def _depth(queue: QueueSeries, depth: Floats, clock: Clock) -> list[ChartSeries]:
+def _depth(queue: WindowSeries, clock: Clock) -> list[ChartSeries]:
     """As read, held from one reading to the next; where readings are taken together, their mean and their highest."""
-    if queue.highest is None:
-        x, y = stepped(clock, queue.start_s, queue.end_s, depth)
+    if "highest" not in queue.of:
+        x, y = stepped(clock, queue.start_s, queue.end_s, queue.of["depth"])
         return [ChartSeries(quantity("queue_depth").title, "steps", x, y, fill=True)]
-    at, mean = clock.places((queue.start_s + queue.end_s) / 2), known(depth)
-    band = ChartSeries("up to the highest reading", "band", at, known(queue.highest), low=mean)
+    at, mean = clock.places(queue.middle_s), known(queue.of["depth"])
+    band = ChartSeries("up to the highest reading", "band", at, known(queue.of["highest"]), low=mean)
     return [band, ChartSeries("mean", "line", at, mean)]
 
 

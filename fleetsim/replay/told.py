@@ -13,7 +13,7 @@ from fleetsim.replay.diagnose.finding import Finding, called
 from fleetsim.replay.facts import window_facts
 from fleetsim.replay.model_pictures import backtest_blocks, backtest_charts, lengths_chart
 from fleetsim.replay.observe.observed import Observed
-from fleetsim.replay.observe.over_time import OverTime
+from fleetsim.replay.observe.over_time import OverTime, WindowSeries
 from fleetsim.replay.observed_tables import observed_sections
 from fleetsim.replay.other_fleets import fleets_sections, simulated_again, verification_blocks
 from fleetsim.replay.pictures import (
@@ -192,30 +192,33 @@ def time_charts(shown: OverTime, observed: Observed) -> Iterator[Chart]:
 
 def unseen(shown: OverTime, observed: Observed) -> tuple[str, ...]:
     """What no chart shows because nobody exported it, a sentence each."""
-    told = []
-    if shown.trainer is None:
-        told.append(
-            "Optimizer steps: neither exported nor to be inferred from the engines, so no step time and no idle."
-        )
-    elif shown.trainer.idle_fraction is None:
-        told.append("The trainer's waiting: not exported, so how long it idles is not known; its steps are.")
-    if shown.fleet is None:
-        told.append("Engines: no metric of any instance was read; rates, loads and pauses are not known.")
-    else:
-        for name, what in (("running", "Running requests"), ("waiting", "Waiting requests")):
-            if name not in shown.fleet.each:
-                told.append(f"{what}: not exported by the engines.")
-        if observed.lengths is None:
-            told.append("Response lengths: no histogram of them was read.")
-        if observed.pauses is None:
-            told.append("Fleet-wide pauses: not to be seen in this window.")
-    if shown.queue is None:
-        told.append("The queue of finished samples: not exported; rl_rollout_queue_samples would show it.")
-    elif shown.queue.depth is None:
-        told.append("The depth of the queue: not exported; the age of its oldest sample is.")
-    elif shown.queue.oldest_age_steps is None:
-        told.append("The age of the oldest queued sample: not exported; the depth of the queue is.")
-    return tuple(told)
+    fleet, trainer, queue = shown.fleet, shown.trainer, shown.queue
+
+    def lacks(one: WindowSeries | None, name: str) -> bool:
+        return one is not None and name not in one.of
+
+    rows = (
+        (
+            trainer is None,
+            "Optimizer steps: neither exported nor to be inferred from the engines, so no step time and no idle.",
+        ),
+        (
+            lacks(trainer, "idle"),
+            "The trainer's waiting: not exported, so how long it idles is not known; its steps are.",
+        ),
+        (fleet is None, "Engines: no metric of any instance was read; rates, loads and pauses are not known."),
+        (lacks(fleet, "running"), "Running requests: not exported by the engines."),
+        (lacks(fleet, "waiting"), "Waiting requests: not exported by the engines."),
+        (fleet is not None and observed.lengths is None, "Response lengths: no histogram of them was read."),
+        (fleet is not None and observed.pauses is None, "Fleet-wide pauses: not to be seen in this window."),
+        (queue is None, "The queue of finished samples: not exported; rl_rollout_queue_samples would show it."),
+        (lacks(queue, "depth"), "The depth of the queue: not exported; the age of its oldest sample is."),
+        (
+            lacks(queue, "age") and not lacks(queue, "depth"),
+            "The age of the oldest queued sample: not exported; the depth of the queue is.",
+        ),
+    )
+    return tuple(told for missing, told in rows if missing)
 
 
 def _letter(k: int) -> str:

@@ -31,21 +31,6 @@ _ITEMS = frozenset(("{'", '{"', " '", ' "'))  # how lines of pprint begin
 _MOST = 400  # lines of one dictionary; what is longer was cut off
 
 _NEMO_SECTIONS = ("Training Results", "Timing")
-# What NeMo-RL and prime-rl print, and what they call it in their trackers.
-_NEMO_NAMES = {
-    "Mean Generation Length": "train/mean_gen_tokens_per_sample",
-    "Buffer Size": "train/buffer_size",
-    "Avg Trajectory Age": "train/avg_trajectory_age",
-    "Total step time": "timing/train/total_step_time",
-}
-_PRIME_NAMES = {
-    "Throughput": "perf/throughput",
-    "MFU": "perf/mfu",
-    "Peak Mem.": "perf/peak_memory",
-    "Max Off-Policy": "off_policy/max",
-    "Max. Off-Policy Level": "off_policy/max",
-    "Truncation": "is_truncated/percent",
-}
 _PRIME_FIELD = re.compile(r"([A-Za-z][\w. -]*?):? (-?[\d.]+(?:e[-+]?\d+)?)(?:/(\d+))?")
 
 
@@ -119,6 +104,7 @@ def _category(category: str, text: str) -> Iterator[tuple[str, float]]:
 
 def _nemo(lines: Iterable[str]) -> Iterator[Row]:
     """The bullets of results and seconds below a step's heading. Its number begins anew in every epoch."""
+    printed = BY_NAME["nemo-rl"].printed
     row: Pairs = []
     last = before = 0.0
     section = ""
@@ -126,7 +112,7 @@ def _nemo(lines: Iterable[str]) -> Iterator[Row]:
         if "•" in line:
             if not row or section not in _NEMO_SECTIONS or (bullet := _BULLET.match(line)) is None:
                 continue
-            name = _NEMO_NAMES.get(bullet[1], f"timing/train/{bullet[1]}" if section == "Timing" else "")
+            name = printed.get(bullet[1], f"timing/train/{bullet[1]}" if section == "Timing" else "")
             if name and (amount := number(bullet[2])) is not None:
                 row.append((name, amount))
         elif "= Step " in line and (heading := _NEMO.search(line)) is not None:
@@ -164,6 +150,7 @@ def _skyrl(lines: Iterable[str]) -> Iterator[Row]:
 
 def _prime(lines: Iterable[str]) -> Iterator[Row]:
     """The line of a step, of the trainer or of the orchestrator; before it, at level DEBUG, the wait for its batch."""
+    printed = BY_NAME["prime-rl"].printed
     for line in lines:
         if (waited := _PRIME_WAITED.search(line)) is not None:
             yield {"time/wait_for_batch": float(waited[1])}
@@ -174,8 +161,8 @@ def _prime(lines: Iterable[str]) -> Iterator[Row]:
                 amount = number(field[2]) if field is not None else None
                 if field is None or amount is None:
                     continue
-                if field[1] in _PRIME_NAMES:
-                    row.append((_PRIME_NAMES[field[1]], amount))
+                if field[1] in printed:
+                    row.append((printed[field[1]], amount))
                 elif field[1] == "Trainable" and field[3]:
                     row.append(("progress/rollouts", float(field[3])))
             # the very first batch of the orchestrator comes after no other

@@ -6,7 +6,7 @@ The tables are in `frameworks.txt`; here they are read, and what a name in a log
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from fleetsim.history.history import Floats
+from fleetsim.history.text import tables_of
 
 SYNC, ASYNC = "synchronous", "asynchronous"
 _ALL_WAIT = (
@@ -66,7 +67,8 @@ class FrameworkLog(Struct, frozen=True):
     mode -> patterns of metrics that tell it, of the last one none. notes: per mode, what its columns mean. overlaps:
     modes in which parts run side by side, or in which the step is no more than their sum. rests: mode -> the part of a
     step that no metric says alone: what wait and compute leave of it. older: how names begin -> how they began in
-    earlier releases. tools_in_length: its output lengths count what tools answered as well.
+    earlier releases. tools_in_length: its output lengths count what tools answered as well. cures: cause -> settings
+    that mend it. printed: what its console says -> the metric that it is.
     """
 
     name: str
@@ -81,6 +83,8 @@ class FrameworkLog(Struct, frozen=True):
     rests: Mapping[str, str] = field(default_factory=dict)
     older: Mapping[str, str] = field(default_factory=dict)
     tools_in_length: bool = False
+    cures: Mapping[str, str] = field(default_factory=dict)
+    printed: Mapping[str, str] = field(default_factory=dict)
 
     def mode(self, names: Collection[str], values: Values) -> str:
         """The mode that the log was written in. names: every metric of it; values: of those that are read."""
@@ -201,35 +205,21 @@ def known_as(name: str, known: Collection[str]) -> str | None:
     return None
 
 
-def _sections() -> Iterator[tuple[str, list[list[str]]]]:
-    """The tables: name -> rows of cells."""
-    text = (Path(__file__).parent / "frameworks.txt").read_text(encoding="utf-8")
-    text = re.sub(r"\n +", " ", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE))
-    for section in text.split("\n[")[1:]:
-        name, *rows = filter(None, section.splitlines())
-        yield name.rstrip("]"), [row.split(" | ") for row in rows]
-
-
 _TOLD = ("source", "marks", "step", "added", "older", "mode", "overlaps", "tools in length")
+_OF = ("note", "rest", "do", "printed")
 
 
 def _framework(name: str, rows: Iterable[Sequence[str]]) -> FrameworkLog:
     told: dict[str, str] = {}
-    notes: dict[str, str] = {}
-    rests: dict[str, str] = {}
     entries: list[Entry] = []
     for key, text, *modes in rows:
-        word, _, mode = key.partition(" ")
-        if word == "note":
-            notes[mode] = text.replace("{all wait}", _ALL_WAIT)
-        elif word == "rest":
-            rests[mode] = text
-        elif key in COLUMNS and key != "step":
+        if key in COLUMNS and key != "step":
             entries.append(_entry(key, text, *modes))
-        elif key in _TOLD:
+        elif key in _TOLD or key.partition(" ")[0] in _OF:
             told[key] = text
         else:
             raise ValueError(f"frameworks.txt, [{name}]: {key} is no column")
+    notes, rests, cures, printed = (_told_of(rows, word) for word in _OF)
     now, _, before = told.get("older", "").partition(" was ")
     # `A if m or n, else B`
     modes = (one.removeprefix("else ").partition(" if ") for one in told.get("mode", "").split(", "))
@@ -241,12 +231,19 @@ def _framework(name: str, rows: Iterable[Sequence[str]]) -> FrameworkLog:
         tuple(entries) or tuple(Entry(column, (column,)) for column in list(COLUMNS)[2:]),
         added=tuple(told["added"].split(", ")) if "added" in told else (),
         modes={mode: tuple(marks.split(" or ")) if marks else () for mode, _, marks in modes if mode},
-        notes=notes,
+        notes={mode: text.replace("{all wait}", _ALL_WAIT) for mode, text in notes.items()},
         overlaps=tuple(told["overlaps"].replace("all", "").split(", ")) if "overlaps" in told else (),
         rests=rests,
         older={now: before} if now else {},
         tools_in_length="tools in length" in told,
+        cures=cures,
+        printed=printed,
     )
+
+
+def _told_of(rows: Iterable[Sequence[str]], word: str) -> dict[str, str]:
+    """Of the rows that begin with a word, what stands behind it -> the text."""
+    return {key[len(word) + 1 :]: text for key, text, *_ in rows if key.partition(" ")[0] == word}
 
 
 def _entry(column: str, formula: str, modes: str = "") -> Entry:
@@ -261,8 +258,10 @@ def _entry(column: str, formula: str, modes: str = "") -> Entry:
     return Entry(column, tuple(metrics.split(", else ")), "first", tuple(minus), only)
 
 
-_TABLES = dict(_sections())
+_TABLES = tables_of(Path(__file__).with_name("frameworks.txt"))
 COLUMNS: Mapping[str, str] = {name: meaning for name, meaning in _TABLES.pop("columns")}  # noqa: C416 - typed
 """The columns of a `StepLog`, and what they mean."""
+ANY_CURES = _told_of(_TABLES.pop("any"), "do")
+"""Cause -> what to do where the framework has no row of its own."""
 FRAMEWORKS = tuple(_framework(name, rows) for name, rows in _TABLES.items())
 BY_NAME = {framework.name: framework for framework in FRAMEWORKS}

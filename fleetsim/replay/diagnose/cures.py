@@ -1,10 +1,6 @@
 """An answer at three in the morning: trigger, why, what to do, what to check after how many steps, how to undo.
 
-What to do about a cause, in the words of the framework whose log it is: one table, a row per cause and framework.
-
-A row is `cause | framework | settings`, several settings with `; ` between them; `*` stands for any other framework.
-{p95} is the length that one in twenty responses exceed, {cap} a cap that the window would fill. Settings are named at
-the commits of `history/step_logs/frameworks.py`.
+What to do about a cause, in the words of the framework whose log it is, stands in `history/step_logs/frameworks.txt`.
 """
 
 from __future__ import annotations
@@ -17,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from fleetsim import units
+from fleetsim.history.step_logs.frameworks import ANY_CURES, FRAMEWORKS
 from fleetsim.records import as_dict, replace
 from fleetsim.replay.diagnose.checks.case import WORTH
 from fleetsim.replay.diagnose.finding import Check, Finding, Verdict
@@ -25,111 +22,11 @@ from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.phases import plain
 from fleetsim.tell.next_lines import resolved
 
-TABLE = """
-rollout slow | * | fleetsim size --run LOG
-rollout slow | trl | vllm_gpu_memory_utilization=0.6; vllm_tensor_parallel_size=1
-KV preemption | * | fleetsim size --run LOG
-KV preemption | verl | actor_rollout_ref.rollout.gpu_memory_utilization=0.85; actor_rollout_ref.rollout.max_num_seqs=128
-KV preemption | trl | vllm_gpu_memory_utilization=0.6
-KV preemption | nemo-rl | policy.generation.vllm_cfg.gpu_memory_utilization=0.85
-KV preemption | openrlhf | vllm.gpu_memory_utilization=0.85
-KV preemption | skyrl | generator.gpu_memory_utilization=0.85; generator.max_num_seqs=128
-straggler | * | fleetsim replay --prometheus URL
-long tail | * | fleetsim size --run LOG --set workload.output_tokens.max={p95}
-long tail | verl | data.max_response_length={p95}; async_training.partial_rollout=True
-long tail | trl | max_completion_length={p95}
-long tail | nemo-rl | policy.generation.max_new_tokens={p95}; grpo.async_grpo.in_flight_weight_updates=true
-long tail | roll | response_length={p95}; async_generation_ratio=1
-long tail | openrlhf | rollout.max_new_tokens={p95}; train.partial_rollout_enable=True
-long tail | skyrl | generator.sampling_params.max_generate_length={p95}
-long tail | areal | gconfig.max_new_tokens={p95}; rollout.max_head_offpolicyness=2
-long tail | slime | --rollout-max-response-len {p95}; --partial-rollout
-long tail | prime-rl | orchestrator.max_off_policy_steps=8
-long tail | open-instruct | response_length={p95}; inflight_updates=True
-staleness window | * | fleetsim size --run LOG
-staleness window | verl | async_training.staleness_threshold=1
-staleness window | trl | max_staleness=8
-staleness window | roll | async_generation_ratio=2
-staleness window | nemo-rl | grpo.async_grpo.max_trajectory_age_steps=2
-staleness window | areal | rollout.max_head_offpolicyness=4
-staleness window | skyrl | trainer.fully_async.max_staleness_steps=8
-staleness window | prime-rl | orchestrator.max_off_policy_steps=16
-in-flight cap | * | fleetsim size --run LOG
-in-flight cap | verl | async_training.concurrent_samples_per_replica={cap}
-in-flight cap | trl | max_inflight_tasks={cap}
-in-flight cap | areal | rollout.max_concurrent_rollouts={cap}
-in-flight cap | prime-rl | orchestrator.concurrency.max_inflight={cap}
-in-flight cap | slime | --sglang-server-concurrency {cap}
-stale samples dropped | * | fleetsim size --run LOG
-stale samples dropped | verl | async_training.staleness_threshold=1
-stale samples dropped | trl | queue_maxsize={batch}
-stale samples dropped | roll | async_generation_ratio=1
-stale samples dropped | prime-rl | orchestrator.concurrency.max_inflight={batch}
-stale samples dropped | skyrl | trainer.fully_async.max_staleness_steps=1
-stale samples dropped | open-instruct | async_steps=1
-ready samples fetched slowly | * | fleetsim replay ... --explain
-judge or tool slow | * | fleetsim size --run LOG --set workload.reward.latency_s=1
-judge or tool slow | verl | reward_model.launch_reward_fn_async=True
-trainer slow | * | fleetsim size --run LOG
-trainer slow | verl | actor_rollout_ref.actor.use_dynamic_bsz=True; actor_rollout_ref.model.use_remove_padding=True
-trainer slow | trl | use_liger_kernel=True
-trainer slow | nemo-rl | policy.sequence_packing.enabled=true
-trainer slow | roll | actor_train.use_dynamic_batching_in_train=true
-trainer slow | openrlhf | --train.dynamic_batch_enable
-trainer slow | slime | --use-dynamic-batch-size
-trainer slow | skyrl | trainer.use_sample_packing=true
-reference log-probs slow | * | fleetsim replay ... --explain
-reference log-probs slow | verl | actor_rollout_ref.ref.log_prob_use_dynamic_bsz=True;
-    actor_rollout_ref.ref.fsdp_config.param_offload=False; actor_rollout_ref.actor.use_kl_loss=False
-reference log-probs slow | areal | ref.mb_spec.max_tokens_per_mb=32768; actor.kl_ctl=0
-reference log-probs slow | slime | --log-probs-max-tokens-per-gpu 32768
-log-probs slow | * | fleetsim replay ... --explain
-log-probs slow | verl | actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=True;
-    actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu=32768
-log-probs slow | trl | beta=0.0
-log-probs slow | nemo-rl | policy.sequence_packing.enabled=true
-log-probs slow | areal | actor.mb_spec.max_tokens_per_mb=32768
-log-probs slow | slime | --log-probs-max-tokens-per-gpu 32768
-experience slow | * | fleetsim replay ... --explain
-experience slow | openrlhf | algo.kl.init_coef=0
-experience slow | skyrl | trainer.algorithm.use_kl_loss=false
-reward slow | * | fleetsim size --run LOG --set workload.reward.latency_s=1
-reward slow | verl | reward_model.launch_reward_fn_async=True
-reward slow | trl | reward_funcs=ASYNC_FUNCTIONS
-weight sync slow | * | fleetsim size --run LOG --set sync.pause_s=3
-weight sync slow | verl | actor_rollout_ref.rollout.checkpoint_engine.backend=nccl;
-    actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes=2048
-weight sync slow | slime | --update-weight-buffer-size 2147483648
-weight sync slow | openrlhf | vllm.sync_backend=nccl
-weight sync slow | skyrl | generator.weight_sync_backend=nccl
-weight sync slow | areal | actor.weight_update_mode=xccl
-weight sync slow | prime-rl | weight_broadcast.type=nccl
-hand-over slow | * | fleetsim size --run LOG
-evaluation | * | fleetsim replay ... --explain
-evaluation | verl | trainer.test_freq={rarer}
-evaluation | trl | eval_steps={rarer}
-evaluation | nemo-rl | grpo.val_period={rarer}
-evaluation | roll | eval_steps={rarer}
-evaluation | skyrl | trainer.eval_interval={rarer}
-evaluation | slime | --eval-interval {rarer}
-checkpoints | * | fleetsim replay ... --explain
-checkpoints | verl | trainer.save_freq={rarer}
-checkpoints | trl | save_steps={rarer}
-checkpoints | nemo-rl | checkpointing.save_period={rarer}
-checkpoints | roll | save_steps={rarer}
-checkpoints | skyrl | trainer.ckpt_interval={rarer}
-checkpoints | slime | --save-interval {rarer}
-unexplained time | * | fleetsim replay ... --explain
-"""
-
 
 def remedies() -> Mapping[tuple[str, str], tuple[str, ...]]:
-    """(cause, framework) -> what to set or to run."""
-    found = {}
-    for line in re.sub(r"\n +", " ", TABLE).strip().splitlines():
-        cause, framework, settings = line.split(" | ")
-        found[cause, framework] = tuple(settings.split("; "))
-    return found
+    """(cause, framework) -> what to set or to run; "*" stands for any other framework."""
+    tables = {"*": ANY_CURES, **{known.name: known.cures for known in FRAMEWORKS}}
+    return {(cause, name): tuple(text.split("; ")) for name, cures in tables.items() for cause, text in cures.items()}
 
 
 def remedy_for(cause: str, framework: str | None, values: Mapping[str, str]) -> tuple[str, ...]:
@@ -137,9 +34,8 @@ def remedy_for(cause: str, framework: str | None, values: Mapping[str, str]) -> 
 
     values: name of a place in the table -> what stands there. Where no setting is left, the row of any framework.
     """
-    table = remedies()
     for name in (framework or "*", "*"):
-        rows = [row for row in table.get((cause, name), ()) if set(re.findall(r"{(\w+)}", row)) <= set(values)]
+        rows = [row for row in remedies().get((cause, name), ()) if set(re.findall(r"{(\w+)}", row)) <= set(values)]
         if rows:
             return tuple(row.format_map(values) for row in rows)
     return ("fleetsim size --run LOG",)
@@ -158,17 +54,21 @@ FEWEST_AFTER, MOST_AFTER = 3, 50  # steps after which a change is looked at
 _AFTER = 10  # steps after which a fault of the engines is looked at again
 SETTLES = 2  # steps that a pipeline of samples takes to follow a change
 
-# What a check of engines' metrics found, in the words for causes.
-CAUSE_OF: Mapping[Check, str] = {
-    "trainer": "trainer slow",
-    "sync": "weight sync slow",
-    "stragglers": "straggler",
-    "prefix_cache": "prefix cache misses",
-    "in_flight_cap": "in-flight cap",
-    "max_num_seqs": "engine's limit of sequences",
-    "preemptions": "KV preemption",
-    "rollout": "rollout slow",
-    "backlog": "trainer slow",
+# The words for what a check finds: first that for what engines' metrics show, then the causes of levers that are faults
+# of it as well.
+CAUSES_OF: Mapping[Check, tuple[str, ...]] = {
+    "trainer": (
+        *("trainer slow", "reference log-probs slow", "log-probs slow", "experience slow", "reward slow"),
+        *("evaluation", "checkpoints", "unexplained time", "ready samples fetched slowly"),
+    ),
+    "sync": ("weight sync slow", "hand-over slow"),
+    "stragglers": ("straggler",),
+    "prefix_cache": ("prefix cache misses",),
+    "in_flight_cap": ("in-flight cap",),
+    "max_num_seqs": ("engine's limit of sequences",),
+    "preemptions": ("KV preemption",),
+    "rollout": ("rollout slow", "long tail", "judge or tool slow", "stale samples dropped", "staleness window"),
+    "backlog": ("trainer slow",),
 }
 
 
@@ -182,7 +82,7 @@ class Verify(Struct, frozen=True):
 
 
 class Cure(Struct, frozen=True):
-    """One entry of `diagnosis`. cause: a word of `levers.CAUSES` or of CAUSE_OF. phase: where its seconds stand.
+    """One entry of `diagnosis`. cause: a word of CAUSES_OF. phase: where its seconds stand.
     mean_s, low_s, high_s: seconds of a step that it takes. since_step: None = throughout. do: settings of the framework
     or commands; undo: what takes them back. usd: US dollars a day that one of these seconds costs; None = nobody says
     what the job runs on."""
@@ -234,9 +134,9 @@ def cures_of(observed: Observed, verdict: Verdict, usd_h: float | None = None) -
     if observed.logs_alone:
         found = [cure_of(lever, observed) for lever in levers_of(observed)]
     else:
-        faults = [f for f in verdict.findings if f.state == "fault" and f.check in CAUSE_OF]
+        faults = [f for f in verdict.findings if f.state == "fault" and f.check in CAUSES_OF]
         found = [_of_finding(f, observed, 0.0 if step is None else step.value) for f in faults]
-        first = None if verdict.binding is None else CAUSE_OF.get(verdict.binding)
+        first = CAUSES_OF.get(verdict.binding or "data", ("",))[0]
         found.sort(key=lambda c: (c.cause != first, -c.mean_s))
     if usd_h is None or step is None or step.value <= 0:
         return tuple(found)
@@ -309,4 +209,6 @@ def _of_finding(finding: Finding, observed: Observed, step_s: float) -> Cure:
     if mean_s <= 0.0:  # it gives back GPUs, and no second
         verify = Verify("trainer.step_s", 0.0, (1.0 + WORTH) * step_s, _AFTER)
     why = "; ".join(finding.evidence[:2]) or finding.title
-    return Cure(CAUSE_OF[finding.check], phase, mean_s, low * step_s, high * step_s, None, why, do, verify, undo_of(do))
+    return Cure(
+        CAUSES_OF[finding.check][0], phase, mean_s, low * step_s, high * step_s, None, why, do, verify, undo_of(do)
+    )

@@ -19,7 +19,7 @@ from fleetsim.replay.diagnose.checks.fleet import TOO_LARGE, backlog, rollout
 from fleetsim.replay.diagnose.checks.load import in_flight_cap, stragglers
 from fleetsim.replay.diagnose.checks.reading import data, model
 from fleetsim.replay.diagnose.checks.trainer import sync, trainer
-from fleetsim.replay.diagnose.cures import cure_of
+from fleetsim.replay.diagnose.cures import CAUSES_OF, cure_of
 from fleetsim.replay.diagnose.finding import MENDS, Check, Finding, FindingCost, Verdict, pools_of, settle
 from fleetsim.replay.diagnose.levers import StepLever, levers_of, pace_words
 from fleetsim.replay.diagnose.mending import withheld
@@ -111,7 +111,8 @@ def remedies_of(case: Case) -> Mapping[Check, Mapping[str, Any]]:
 def _drafts(case: Case) -> list[Reply]:
     drafts: list[Reply] = []
     for name, check in CHECKS.items():
-        reply = accounted(case, name) if answers(case, name) else check(replace(case, earlier=tuple(drafts)))
+        decided = case.observed.logs_alone and name in ANSWERS
+        reply = accounted(case, name) if decided else check(replace(case, earlier=tuple(drafts)))
         if name == "backlog" and case.observed.logs_alone and reply.name == TOO_LARGE:
             reply = Reply("ok", reply.title, reply.evidence)  # a lever says what a faster trainer gives
         reply = _weighed(case, replace(reply, check=name))
@@ -273,20 +274,9 @@ def _accounted(case: Case, account: Account, first: Reply | None) -> str:
     return f"{account.words}; no fault was found{pace_words(case.observed)}."
 
 
-ANSWERS: Mapping[Check, tuple[str, ...]] = {
-    "trainer": (
-        *("trainer slow", "reference log-probs slow", "log-probs slow", "experience slow", "reward slow"),
-        *("evaluation", "checkpoints", "unexplained time", "ready samples fetched slowly"),
-    ),
-    "sync": ("weight sync slow", "hand-over slow"),
-    "stragglers": ("straggler",),
-    "in_flight_cap": ("in-flight cap",),
-    "preemptions": ("KV preemption",),
-    "rollout": ("rollout slow", "long tail", "judge or tool slow", "stale samples dropped", "staleness window"),
-}
-"""Check -> the causes of levers that are faults of it."""
-# Check -> columns of the log that must be there to rule it out, and what of the engines would tell else.
-_RULED_OUT: Mapping[Check, tuple[tuple[str, ...], str]] = {
+# What the account of a log decides: check -> columns that must be there to rule it out, and what of the engines would
+# tell else.
+ANSWERS: Mapping[Check, tuple[tuple[str, ...], str]] = {
     "trainer": (("train_s",), "--map trainer.train_s=METRIC"),
     "sync": (("sync_s",), "--map trainer.sync_s=METRIC"),
     "stragglers": (("sample_s_max", "group_s_max"), "vllm:generation_tokens_total"),
@@ -296,19 +286,14 @@ _RULED_OUT: Mapping[Check, tuple[tuple[str, ...], str]] = {
 }
 
 
-def answers(case: Case, check: Check) -> bool:
-    """Whether the account decides this question."""
-    return case.observed.logs_alone and check in ANSWERS
-
-
 def accounted(case: Case, check: Check) -> Reply:
     """The largest lever that answers a question; else whether it is ruled out, or cannot be told."""
     account = case.observed.account
-    assert account is not None  # `answers` has looked
-    found = [lever for lever in levers_of(case.observed) if lever.cause in ANSWERS[check]]
+    assert account is not None  # a log alone has one
+    found = [lever for lever in levers_of(case.observed) if lever.cause in CAUSES_OF[check]]
     if found:
         return _fault(case, check, found)
-    columns, metric = _RULED_OUT[check]
+    columns, metric = ANSWERS[check]
     seen = next((c for c in columns if c in account.present or account.phase(c) is not None), None)
     if seen is None and check not in ("trainer", "rollout") and case.starving is False and not case.colocated:
         return Reply("ok", "not seen, and the trainer does not wait for it", (idle_words(case),))

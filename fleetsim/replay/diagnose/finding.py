@@ -90,15 +90,16 @@ class Finding(Struct, frozen=True):
 
 # What is to be mended before a fleet is sized: it is throughput for nothing, or changes what the fleet has to do.
 Mend = Literal["trainer", "sync", "stragglers", "prefix_cache", "in_flight_cap", "max_num_seqs", "preemptions"]
-MENDS: Mapping[Mend, str] = {
-    "trainer": "mend the trainer",
-    "sync": "shorten the weight sync",
-    "stragglers": "replace the slow instances, or spread the work evenly",
-    "prefix_cache": "mend the prefix cache",
-    "in_flight_cap": "raise the client's cap on what is in flight",
-    "max_num_seqs": "raise max_num_seqs",
-    "preemptions": "give the KV caches room",
+MENDS: Mapping[Mend, tuple[str, str]] = {
+    "trainer": ("mend the trainer", "the trainer is healthy"),
+    "sync": ("shorten the weight sync", "the sync is shorter"),
+    "stragglers": ("replace the slow instances, or spread the work evenly", "the stragglers are gone"),
+    "prefix_cache": ("mend the prefix cache", "siblings find their prompt"),
+    "in_flight_cap": ("raise the client's cap on what is in flight", "the in-flight cap is raised"),
+    "max_num_seqs": ("raise max_num_seqs", "max_num_seqs is raised"),
+    "preemptions": ("give the KV caches room", "preemptions are rare"),
 }
+"""What to do, and what is so once it is done."""
 
 
 class Withheld(Struct, frozen=True):

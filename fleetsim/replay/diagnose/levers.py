@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterator
 from msgspec import Struct
 
 from fleetsim import units
+from fleetsim.history.step_logs.frameworks import ANY_CURES
 from fleetsim.replay.diagnose.step_scene import WORTH, StepScene, outside_share, scene_of, unevenness, why_slow
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.phases import UNEXPLAINED, Phase, plain
@@ -265,11 +266,5 @@ def _beside(scene: StepScene) -> Iterator[StepLever]:
 
 
 RULES: tuple[Rule, ...] = (_forward, _waited, _changes, _rollout, _trainer, _beside)
-CAUSES: Collection[str] = (
-    *("rollout slow", "long tail", "straggler", "staleness window", "in-flight cap", "KV preemption"),
-    "stale samples dropped",
-    *("ready samples fetched slowly", "judge or tool slow", "trainer slow", "reference log-probs slow"),
-    *("log-probs slow", "experience slow"),
-    *("reward slow", "weight sync slow", "hand-over slow", "evaluation", "checkpoints", "unexplained time"),
-)
-"""Every word that `diagnosis` has for a cause."""
+CAUSES: Collection[str] = ANY_CURES.keys()
+"""Every word that `diagnosis` of a log has for a cause: each has a cure."""

@@ -242,7 +242,7 @@ def unless_mended(held: Withheld, changes: Collection[str]) -> Withheld | None:
 
 
 def _joined(first: Sequence[Mend]) -> str:
-    return " and ".join(MENDS[check] for check in first)
+    return " and ".join(MENDS[check][0] for check in first)
 
 
 def _untrusted(case: Case) -> str:

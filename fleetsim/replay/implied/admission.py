@@ -59,8 +59,6 @@ _BOUNDS = (
 )
 
 
-Chosen = tuple[Mapping[str, Any], str]
-"""Dotted paths of the law, and the choice in a line."""
 # Laws with a parameter: whoever gives one says which of them it is.
 _READ_BY: Mapping[str, list[str]] = laws_by_parameter()
 

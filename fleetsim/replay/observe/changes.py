@@ -84,8 +84,7 @@ def unreplaced(departed: Sequence[Departure]) -> tuple[Departure, ...]:
 
 def names_of(gone: Sequence[Departure]) -> str:
     """The first few by name."""
-    more = len(gone) - NAMED
-    return ", ".join(str(d.id) for d in gone[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    return units.few([str(d.id) for d in gone], NAMED)
 
 
 def missed_words(gone: Sequence[Departure]) -> str:

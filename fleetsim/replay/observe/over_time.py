@@ -8,11 +8,11 @@ is known is NaN, never zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fleetsim import units
 from fleetsim.history.history import Floats, History, InstanceId
@@ -48,76 +48,49 @@ class Bins(Struct, frozen=True):
         """(..., T) values at the times of the grid -> (..., N): the mean of those in a bin, both ends included."""
         return self.means(between(values))
 
-
-class FleetSeries(Struct, frozen=True):
-    """All instances together and each of them, by bin.
-
-    instances: (N,) mean number that was there and read at some time of a bin. tok_s: (N,) output tokens per second of
-    the fleet; instances that were not read count as the mean of the others, as everywhere. running, waiting: (N,) of
-    the fleet. each: signal (tok_s, running, waiting) -> (I, N), one row an instance, only those that are exported.
-    """
-
-    bins: Bins
-    instances: Floats
-    tok_s: Floats
-    running: Floats | None
-    waiting: Floats | None
-    each: dict[str, Floats]
+    def series(self, of: dict[str, Floats], each: dict[str, Floats] | None = None) -> WindowSeries:
+        """Values by bin as a series."""
+        return WindowSeries(self.edges[:-1], self.edges[1:], of, each or {}, self.per_bin, self.per_bin > 1)
 
 
-class TrainerSeries(Struct, frozen=True):
-    """Optimizer steps by row: single ones, or the means of those that ended in the same bin.
+class WindowSeries(Struct, frozen=True):
+    """One side of a window over time: the engines by bin, the trainer by row of its steps, the queue by bin or row.
 
-    start_s, end_s: (n,) of the rows. steps: (n,) in each. step_s, wait_s, train_s, sync_s: (n,) seconds of a step,
-    NaN where not known; None where nothing is. idle_fraction: (n,) of the row's time, waiting for samples. merged:
-    whether a row is a mean over several of the rows that were read.
+    start_s, end_s: (n,) unix seconds. of: name -> (n,) means, NaN where nothing is known; only what is known somewhere.
+    each: name -> (I, n), one row an instance. per_point: readings, of the trainer steps, that a point is the mean of.
+    merged: whether that is more than was read together.
     """
 
     start_s: Floats
     end_s: Floats
-    steps: Floats
-    step_s: Floats | None
-    wait_s: Floats | None
-    train_s: Floats | None
-    sync_s: Floats | None
-    idle_fraction: Floats | None
-    merged: bool
+    of: dict[str, Floats]
+    each: dict[str, Floats] = field(default_factory=dict)
+    per_point: float = 1.0
+    merged: bool = False
+
+    @property
+    def middle_s(self) -> Floats:
+        """(n,) unix seconds."""
+        return np.asarray((self.start_s + self.end_s) / 2)
 
 
-class QueueSeries(Struct, frozen=True):
-    """Finished samples that wait for the trainer. start_s, end_s: (n,) unix seconds. depth, oldest_age_steps: (n,)
-    means, None where not exported. highest: (n,) largest depth of a bin, None where bins are single values."""
-
-    start_s: Floats
-    end_s: Floats
-    depth: Floats | None
-    highest: Floats | None
-    oldest_age_steps: Floats | None
-
-
-def fleet_over_time(history: History, intervals: Intervals) -> FleetSeries:
-    """The engines' side of a window that has instances."""
+def fleet_over_time(history: History, intervals: Intervals) -> WindowSeries:
+    """The engines' side of a window that has instances: how many were there and read (`instances`), output tokens per
+    second (`tok_s`; instances that were not read count as the mean of the others, as everywhere), `running`, `waiting`.
+    """
     bins = Bins.of(intervals.times)
     there = np.where(intervals.read, intervals.present.sum(axis=0), np.nan)
-    each = {"tok_s": bins.means(intervals.growth / intervals.step_s)}
-    for name, values in (("running", intervals.running), ("waiting", intervals.waiting)):
-        if values is not None:
-            each[name] = bins.means(values)
-    totals = {
-        name: bins.gauge(fleet_total(history.values[name])) for name in ("running", "waiting") if name in history.values
-    }
-    return FleetSeries(
-        bins,
-        bins.means(there),
-        bins.means(intervals.fleet_growth() / intervals.step_s),
-        totals.get("running"),
-        totals.get("waiting"),
-        each,
-    )
+    loads = {"running": intervals.running, "waiting": intervals.waiting}
+    each = {"tok_s": intervals.growth / intervals.step_s} | {k: v for k, v in loads.items() if v is not None}
+    of = {"instances": bins.means(there), "tok_s": bins.means(intervals.fleet_growth() / intervals.step_s)}
+    of |= {name: bins.gauge(fleet_total(history.values[name])) for name in loads if name in each}
+    return bins.series(of, {name: bins.means(values) for name, values in each.items()})
 
 
-def trainer_over_time(steps: Steps | None) -> TrainerSeries | None:
-    """The steps of a window; None where nothing shows them, or how long they took."""
+def trainer_over_time(steps: Steps | None) -> WindowSeries | None:
+    """The steps of a window, single ones or the means of those that ended in the same bin: seconds of a step (`step_s`,
+    `wait_s`, `sync_s`), and the share of the time that was waited (`idle`); None where nothing shows them, or how long
+    they took."""
     if steps is None:
         return None
     timed = np.isfinite(steps.end_s) & np.isfinite(steps.elapsed_s) & (steps.elapsed_s > 0)
@@ -126,47 +99,39 @@ def trainer_over_time(steps: Steps | None) -> TrainerSeries | None:
     known = steps.where(timed)
     of = np.arange(len(known.end_s)) * min(MOST_BINS, len(known.end_s)) // len(known.end_s)
     rows = [known.where(of == k) for k in range(int(of[-1]) + 1)]
-
-    def each(value: Callable[[Steps], float | None]) -> Floats | None:
-        found = np.array([np.nan if (x := value(row)) is None else x for row in rows])
-        return found if np.isfinite(found).any() else None
-
-    idle = each(lambda row: row.per_second("wait_s"))
-    return TrainerSeries(
-        start_s=np.array([(row.end_s - row.elapsed_s).min() for row in rows]),
-        end_s=np.array([row.end_s.max() for row in rows]),
-        steps=np.array([np.nansum(row.count) for row in rows]),
-        step_s=each(lambda row: row.step_s()),
-        wait_s=each(lambda row: row.per_step("wait_s")),
-        train_s=each(lambda row: row.per_step("train_s")),
-        sync_s=each(lambda row: row.per_step("sync_s")),
-        idle_fraction=None if idle is None else np.minimum(idle, 1.0),
+    found = {
+        "step_s": [row.step_s() for row in rows],
+        "wait_s": [row.per_step("wait_s") for row in rows],
+        "sync_s": [row.per_step("sync_s") for row in rows],
+        "idle": [None if (x := row.per_second("wait_s")) is None else min(x, 1.0) for row in rows],
+    }
+    return WindowSeries(
+        np.array([(row.end_s - row.elapsed_s).min() for row in rows]),
+        np.array([row.end_s.max() for row in rows]),
+        {name: np.array(values, dtype=float) for name, values in found.items() if any(x is not None for x in values)},
+        per_point=float(np.median([np.nansum(row.count) for row in rows])),
         merged=len(rows) < len(known.end_s),
     )
 
 
-def queue_over_time(history: History, steps: Steps | None) -> QueueSeries | None:
-    """The queue, of the trainer's gauges or of a run log; None where neither depth nor age is known."""
+def queue_over_time(history: History, steps: Steps | None) -> WindowSeries | None:
+    """Finished samples that wait for the trainer, of its gauges or of a run log: how many (`depth`; `highest` of a bin,
+    where a bin is more than a reading), and the `age` of the oldest in steps; None where neither is known."""
     if history.steps is not None and steps is not None:
         depth, age = (history.steps.columns.get(name) for name in ("queue_samples", "staleness_steps"))
         elapsed = np.where(np.isfinite(steps.elapsed_s), steps.elapsed_s, 0.0)
-        known = depth is not None or age is not None
-        return QueueSeries(steps.end_s - elapsed, steps.end_s, depth, None, age) if known else None
-    depth, age = history.fleet.get("queue.samples"), history.fleet.get("queue.oldest_age_steps")
-    if (depth is None and age is None) or len(history.times) < 2:
+        of = {name: values for name, values in (("depth", depth), ("age", age)) if values is not None}
+        return WindowSeries(steps.end_s - elapsed, steps.end_s, of) if of else None
+    gauges = {"depth": history.fleet.get("queue.samples"), "age": history.fleet.get("queue.oldest_age_steps")}
+    known = {name: values for name, values in gauges.items() if values is not None}
+    if not known or len(history.times) < 2:
         return None
     bins = Bins.of(history.times)
-    highest = None
-    if depth is not None and bins.per_bin > 1:
-        starts = np.arange(0, len(depth) - 1, bins.per_bin)
-        highest = np.fmax.reduceat(depth[:-1], starts)
-    return QueueSeries(
-        bins.edges[:-1],
-        bins.edges[1:],
-        None if depth is None else bins.gauge(depth),
-        highest,
-        None if age is None else bins.gauge(age),
-    )
+    of = {name: bins.gauge(values) for name, values in known.items()}
+    if "depth" in known and bins.per_bin > 1:
+        starts = np.arange(0, len(history.times) - 1, bins.per_bin)
+        of["highest"] = np.fmax.reduceat(known["depth"][:-1], starts)
+    return bins.series(of)
 
 
 Doing = Literal["working", "paused", "idle", "still", "unread"]
@@ -324,9 +289,9 @@ class OverTime(Struct, frozen=True):
     """A window over time; None is what was not observed. names: of the instances, row by row of `fleet`."""
 
     names: tuple[str, ...]
-    fleet: FleetSeries | None
-    trainer: TrainerSeries | None
-    queue: QueueSeries | None
+    fleet: WindowSeries | None
+    trainer: WindowSeries | None
+    queue: WindowSeries | None
     activity: Activity | None
     events: tuple[Event, ...]
 

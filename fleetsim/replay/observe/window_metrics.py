@@ -19,7 +19,6 @@ from itertools import pairwise
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from fleetsim.history.counters import growth_between
 from fleetsim.history.history import Floats, History
@@ -225,7 +224,7 @@ def _of_engines(w: Window) -> Iterator[_Series]:
         yield "pause_share", held, np.array([float((part * read).sum()) for part in inside])
     for name in ("running", "waiting"):
         if name in history.values:
-            yield name, *_over_time(w, fleet_total(history.values[name]))
+            yield name, *_counted(w, fleet_total(history.values[name]))
     if "kv_use" in history.values:
         yield "kv_use", *_while_computing(w)
     grown = {name: _growth(w, history.values[name]) for name in _COUNTERS if name in history.values}
@@ -249,20 +248,12 @@ def _growth(w: Window, totals: Floats) -> Floats:
     return np.nansum(rows, axis=0) if np.isfinite(rows).any() else np.full(w.blocks, np.nan)
 
 
-def _over_time(w: Window, values: Floats) -> tuple[Floats, Floats]:
-    """Sum and number of a gauge's samples (T,) in each block."""
-    return _by_block(np.searchsorted(w.edges, w.history.times, side="right") - 1, values, w.blocks)
-
-
-def _over_rows(w: Window, steps: Steps, values: Floats) -> tuple[Floats, Floats]:
-    """Sum and number of a run log's values, one a step, in each block."""
-    return _by_block(np.searchsorted(w.edges, steps.end_s, side="left") - 1, values, w.blocks)
-
-
-def _by_block(block: NDArray[np.intp], values: Floats, blocks: int) -> tuple[Floats, Floats]:
-    """Sum and number of the known values (n,) that belong to blocks (n,)."""
-    known = np.isfinite(values) & (block >= 0) & (block < blocks)
-    total, number = np.zeros(blocks), np.zeros(blocks)
+def _counted(w: Window, values: Floats, steps: Steps | None = None) -> tuple[Floats, Floats]:
+    """Sum and number of the known samples of a gauge (T,) in each block; of a run log's values, one a step."""
+    at, side = (w.history.times, "right") if steps is None else (steps.end_s, "left")
+    block = np.searchsorted(w.edges, at, side=side) - 1
+    known = np.isfinite(values) & (block >= 0) & (block < w.blocks)
+    total, number = np.zeros(w.blocks), np.zeros(w.blocks)
     np.add.at(total, block[known], values[known])
     np.add.at(number, block[known], 1.0)
     return total, number
@@ -272,8 +263,8 @@ def _while_computing(w: Window) -> tuple[Floats, Floats]:
     """KV use of the instances that run something, at all times."""
     use, running = w.history.values["kv_use"], w.history.values.get("running")
     counts = np.isfinite(use) & (np.ones_like(use, dtype=bool) if running is None else np.nan_to_num(running) > 0)
-    total, _ = _over_time(w, np.where(counts, use, 0.0).sum(axis=0))
-    number, _ = _over_time(w, counts.sum(axis=0).astype(np.float64))
+    total, _ = _counted(w, np.where(counts, use, 0.0).sum(axis=0))
+    number, _ = _counted(w, counts.sum(axis=0).astype(np.float64))
     return total, number
 
 
@@ -285,9 +276,9 @@ def _of_queue(w: Window) -> Iterator[_Series]:
         ("mfu", "trainer.mfu", ""),
     ):
         if signal in fleet:
-            yield metric, *_over_time(w, fleet[signal])
+            yield metric, *_counted(w, fleet[signal])
         elif log is not None and w.steps is not None and column in log.columns:
-            yield metric, *_over_rows(w, w.steps, log.columns[column])
+            yield metric, *_counted(w, log.columns[column], w.steps)
     if "trainer.dropped_samples" in fleet and "trainer.trained_samples" in fleet:
         lost, used = (_growth(w, fleet[f"trainer.{name}_samples"]) for name in ("dropped", "trained"))
         yield "dropped_share", lost, lost + used
@@ -299,7 +290,7 @@ def _of_lengths(w: Window) -> Iterator[_Series]:
         counts, sums = found
         yield "response_tokens.mean", sums, counts[:, -1]
     elif w.history.steps is not None and w.steps is not None and "length_mean" in w.history.steps.columns:
-        yield "response_tokens.mean", *_over_rows(w, w.steps, w.history.steps.columns["length_mean"])
+        yield "response_tokens.mean", *_counted(w, w.history.steps.columns["length_mean"], w.steps)
 
 
 def _ended(w: Window) -> tuple[Floats, Floats] | None:

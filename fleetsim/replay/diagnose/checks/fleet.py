@@ -7,7 +7,7 @@ without bound is a bug, not a buffer.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from fleetsim import units
@@ -25,7 +25,7 @@ from fleetsim.replay.diagnose.checks.case import (
     more_than,
     unseen,
 )
-from fleetsim.replay.diagnose.finding import Check, pools_of
+from fleetsim.replay.diagnose.finding import MENDS, pools_of
 from fleetsim.replay.observe.changes import changed_words, names_of, since_words, unreplaced
 from fleetsim.replay.observe.observed import FleetView
 from fleetsim.replay.observe.trainer import grows
@@ -39,15 +39,6 @@ EBBS = 1.5
 # fifth), or by the whole wait if that is less; where they give less than a third of that, it is not their number.
 HELPS = 0.33
 _NOT_AHEAD = "running further ahead gives nothing: cut the longest responses, or make each faster (a larger engine.tp)"
-_WORDS: Mapping[Check, str] = {
-    "trainer": "the trainer is healthy",
-    "sync": "the sync is shorter",
-    "stragglers": "the stragglers are gone",
-    "prefix_cache": "siblings find their prompt",
-    "in_flight_cap": "the in-flight cap is raised",
-    "max_num_seqs": "max_num_seqs is raised",
-    "preemptions": "preemptions are rare",
-}
 
 
 def rollout(case: Case) -> Reply:
@@ -70,12 +61,12 @@ def rollout(case: Case) -> Reply:
         )  # fmt: skip
     if not case.starving:
         return Reply("ok", "the fleet keeps the trainer busy", evidence)
-    first = case.faults(*_WORDS)
+    first = case.faults(*MENDS)
     # what earlier faults make the trainer wait at most; of a slow trainer, or where nobody says, that may be all of it
     sure = [d.gives for d in first if d.check != "trainer" and d.gives is not None]
     explained = sum(trainer for trainer, _ in sure) if len(sure) == len(first) else math.inf
     if first and explained >= case.idle.value - case.idle_limit:
-        later = " and ".join(_WORDS[d.check] for d in first)
+        later = _mended(first)
         return Reply("ok", f"not to be resized before {later}", evidence)
     if first:
         causes = ", ".join(d.check.replace("_", " ") for d in first)
@@ -115,7 +106,7 @@ def _of_fleet(case: Case, f: FleetView, wait: float, evidence: list[str]) -> Rep
             f"the slowest responses of each batch hold it up{since_words(case.observed, count=False)}",
             remedy=ahead.changes,
         )  # fmt: skip
-    open_ = [d.check for d in case.earlier if d.state == "unknown" and d.check in _WORDS]
+    open_ = [d.check for d in case.earlier if d.state == "unknown" and d.check in MENDS]
     if open_:
         evidence.append(f"not ruled out, for want of data: {', '.join(open_)}")
     gives, tried = (wait, 0.0), case.ranked or Gains() if gain is None else case.gains
@@ -127,6 +118,11 @@ def _of_fleet(case: Case, f: FleetView, wait: float, evidence: list[str]) -> Rep
     )  # fmt: skip
 
 
+def _mended(first: Sequence[Reply]) -> str:
+    """What is so once these faults are mended."""
+    return " and ".join(then for check, (_, then) in MENDS.items() if any(d.check == check for d in first))
+
+
 def _of_users(case: Case) -> Reply:
     """No trainer waits there: the fleet is too small for its users where their requests wait for an engine."""
     f, waiting = case.observed.fleet, case.waiting_share
@@ -136,9 +132,9 @@ def _of_users(case: Case) -> Reply:
     said = (*changed_words(case.observed), f"{units.share(waiting)} of the requests in the engines wait there")
     if waiting <= WAITING:
         return Reply("ok", "the fleet keeps up with what is sent to it", said)
-    first = case.faults(*_WORDS)
+    first = case.faults(*MENDS)
     if first:
-        later = " and ".join(_WORDS[d.check] for d in first)
+        later = _mended(first)
         return Reply("ok", f"not to be resized before {later}", said)
     each = (f.running or 0.0) / max(f.instances, 1e-9)
     said = (*said, f"{each:,.0f} requests run on an instance, and they have room for no more")

@@ -50,8 +50,7 @@ def stragglers(case: Case) -> Reply:
     slow = slow_instances(o)
     by_work = [i for i in slow if not i.straggler]
     if slow:
-        names = ", ".join(str(i.id) for i in slow[:_NAMED])
-        more = f" and {len(slow) - _NAMED} more" if len(slow) > _NAMED else ""
+        names = units.few([str(i.id) for i in slow], _NAMED)
         evidence[:0] = [
             f"{i.id} makes {units.share(i.pace)} of the median instance's rate at its load"
             if i.straggler
@@ -62,12 +61,12 @@ def stragglers(case: Case) -> Reply:
         # of the fleet's time, what the slow ones lose against the median's pace
         present = sum(i.present_s for i in o.instances)
         lost = sum(i.present_s * max(0.0, 1.0 - i.pace) for i in o.instances if i.straggler) / max(present, 1e-9)
-        return Reply("fault", f"slow: {names}{more}", evidence,
-            f"drain {names}{more} and start elsewhere; then look at that node's clocks, ECC errors and neighbours"
+        return Reply("fault", f"slow: {names}", evidence,
+            f"drain {names} and start elsewhere; then look at that node's clocks, ECC errors and neighbours"
             f"{_EVEN}",
             # the samples that are stuck on it hold the batch up, whatever the others do
             (max(lost, _held_up(case)) if by_work and case.starving else lost if case.starving else 0.0, lost),
-            f"{names}{more} lags behind the fleet",
+            f"{names} lags behind the fleet",
         )  # fmt: skip
     # Instances that were added, lost or lent for a while had another load than those that stayed.
     stayed = [i for i in o.instances if i.present_s >= STAYED * max(j.present_s for j in o.instances)]
