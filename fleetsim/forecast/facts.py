@@ -128,9 +128,8 @@ def _binds(result: WholeRun) -> str:
     from fleetsim.forecast.totals import bound_by
 
     def words(binding: str) -> str:
-        s = result.scenario
         idle = result.course.middle().metrics["trainer_idle_fraction"].mean
-        return binding_words(binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit, idle).name
+        return binding_words(binding, idle=idle).name
 
     found = bound_by(result.course.points)
     return ", ".join(f"{words(name)}{f' from about step {step:,}' if step else ''}" for step, name in found)

@@ -157,7 +157,7 @@ def plan_facts(result: Plans) -> Facts:
     row, of = result.best, result.best.estimates
     s, ranges, usd = row.scenario, row.ranges, 1e6 * usd_per_token(row)
     idle, doubt = of["trainer_idle_fraction"].mean, () if ranges is None else [part.path for part in ranges.parts]
-    binds = binding_words(row.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit, idle)
+    binds = binding_words(row.binding, s, idle)
     token = "cost of a million trained tokens"
     run, observed = Fact("run", run_line(result.scenario, result.as_run_s)), Fact("observed", observed_line(s))
     if result.contradicted:
