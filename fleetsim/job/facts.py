@@ -20,7 +20,7 @@ from fleetsim.job.lengths import share_at_cap
 from fleetsim.job.nameplate import generated_mean, trainer_step_s
 from fleetsim.job.trainer_scaling import takes_turns
 from fleetsim.quantities import EVALUATION_S
-from fleetsim.sim.judges import judges_gpus
+from fleetsim.sim.judges import beside_gpus
 from fleetsim.sim.second_pool import as_first, second_gpus, second_pool
 from fleetsim.tell.facts import Fact, Spans, explained, measured
 from fleetsim.workload.turns import cut_shares, response_law
@@ -155,8 +155,8 @@ def _hourly(of: Mapping[str, Estimate], scenario: Scenario) -> tuple[str, str, f
     gpus = f"{rollout:,}" if takes_turns(scenario) else f"{rollout:,} + {trainer:,}"
     second = second_gpus(scenario)
     gpus += f" + {second:,}" if second else ""
-    judging = judges_gpus(scenario)
-    gpus += f" + {judging:,}" if judging else ""
+    beside = beside_gpus(scenario)
+    gpus += f" + {beside:,}" if beside else ""
     paid = {"sandboxes": scenario.stations.tools, "reward workers": scenario.stations.reward}
     workers = [f"{s.workers:,} {name}" for name, s in paid.items() if s.workers and s.worker_price_usd_per_h]
     what = " and ".join([f"{gpus} GPU{'' if gpus == '1' else 's'}", *workers])

@@ -20,7 +20,8 @@ from fleetsim.estimates import Estimate
 from fleetsim.job.engine_source import profile_words
 from fleetsim.job.nameplate import mean_batch_tokens
 from fleetsim.policies.admission import LAWS
-from fleetsim.policies.law import LawName, Looser
+from fleetsim.policies.law import Looser
+from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.quantities import quantity
 from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of, profile_of
@@ -39,6 +40,16 @@ BINDINGS: dict[str, Binding] = {
         "the trainer",
         "most of a step is the trainer's own time, and samples come fast enough for it",
         "a faster trainer, or a larger batch per step",
+    ),
+    "evaluation": Binding(
+        "evaluation",
+        "evaluations hold the trainer",
+        "fewer or smaller ones (evaluation.every_steps, evaluation.samples), or evaluation.blocking: false",
+    ),
+    "checkpoint": Binding(
+        "checkpoints",
+        "checkpoints hold the trainer",
+        "fewer (trainer.checkpoint.every_steps), or trainer.checkpoint.background: true",
     ),
     "rollout": Binding(
         "rollout throughput",
@@ -73,7 +84,7 @@ BINDINGS: dict[str, Binding] = {
     "environment": Binding(
         "tools and rewards",
         "responses wait for tool calls or for their reward, while the trainer waits for them",
-        "faster tools or rewards, or more workers of a station (stations.tools.workers, stations.reward.workers)",
+        "faster tools or rewards, or more workers or calls_per_s of stations.tools, stations.reward",
     ),
 }
 
@@ -82,15 +93,9 @@ BINDINGS: dict[str, Binding] = {
 WAITS = 0.2
 
 
-def binding_words(
-    binding: str,
-    law: LawName = "version_window",
-    scope: str = "global",
-    unit: str = "samples",
-    idle: float = 0.0,
-) -> Binding:
-    """The words for a binding under an admission law, a sync scope and caps of that unit. A binding that is not known
-    here is shown by its name. idle: share of a step for which the trainer waits."""
+def binding_words(binding: str, scenario: Scenario | None = None, idle: float = 0.0) -> Binding:
+    """The words for a binding, of a scenario's law, sync and caps where one is given. A binding that is not known here
+    is shown by its name. idle: share of a step for which the trainer waits."""
     words = BINDINGS.get(binding) or Binding(binding.replace("_", " "), "", "")
     if binding == "trainer" and idle >= WAITS:
         return replace(
@@ -99,9 +104,14 @@ def binding_words(
             meaning="a fifth less of the trainer's own time shortens a step by more than a fifth more of anything that "
             "it waits for",
         )
-    looser, cap = LAWS[law].looser, LAWS[law].cap
-    if binding == "staleness_window" and isinstance(looser, Looser):
-        return replace(words, lift=f"{looser.lift}, if the recipe tolerates it")
+    if scenario is None:
+        return words
+    a, unit = scenario.admission, scenario.fleet.in_flight_unit
+    looser, cap = LAWS[a.law].looser, LAWS[a.law].cap
+    if binding == "staleness_window":
+        lift = looser.lift if isinstance(looser, Looser) else BINDINGS[binding].lift.partition(",")[0]
+        older = " and admission.max_age" if AGE_ACTIONS[a.age_action].limits_age else ""
+        return replace(words, lift=f"{lift}{older}, if the recipe tolerates it")
     if binding == "in_flight_cap" and cap is not None:
         return replace(words, lift=f"more {cap.setting}")
     if binding == "in_flight_cap" and unit == "groups":
@@ -111,7 +121,7 @@ def binding_words(
             "places of all its responses",
             lift=f"{words.lift}; by whole groups (workload.group_size samples), of which alone it has room",
         )
-    if binding == "sync" and scope == "rolling":
+    if binding == "sync" and scenario.sync.scope == "rolling":
         return replace(
             words,
             meaning="instances load new weights in turn, and the last one has a version only after the next is made",

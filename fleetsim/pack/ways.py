@@ -28,7 +28,7 @@ from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.faces import flag
 from fleetsim.job.trials import Measure, Tell, planned
 from fleetsim.search.arrangements import SWITCH_S, Arrangement, Rules, colocated_sync, split_counts, split_in_turn
-from fleetsim.search.objective import stations_usd_per_h
+from fleetsim.search.objective import beside_usd_per_h
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
 from fleetsim.split.split import best_way
@@ -291,12 +291,13 @@ class Pool:
         """GPUs cost what the first job's do, and a job pays for what it holds, for its workers and judges always."""
         table, price = rotate(cycles), prices_of(self.scenarios[0])
         each = {TRAINER: price.trainer}
-        usd_per_h = sum(n * each.get(pool, price.rollout) for pool, n in sizes.items())
-        held = [sum(n * table.seconds(pool, job) for pool, n in sizes.items()) for job in range(len(cycles))]
+        paid = {pool: n * each.get(pool, price.rollout) for pool, n in sizes.items()}
+        held = [sum(usd * table.seconds(pool, job) for pool, usd in paid.items()) for job in range(len(cycles))]
+        whole = sum(held) or 1.0  # free GPUs
         shares = []
         for job, part in enumerate(held):
             step = table.step_s(job)
-            usd = (usd_per_h * part / sum(held) + stations_usd_per_h(self.scenarios[job])) * step / 3600.0
+            usd = (sum(paid.values()) * part / whole + beside_usd_per_h(self.scenarios[job])) * step / 3600.0
             shares.append(JobShare(self.gpus, step, step / self.alone_s(job), usd, "batch by batch"))
         duty, switching = (
             sum(n * table.seconds(pool, switches=switches) for pool, n in sizes.items()) / (self.gpus * table.whole_s)

@@ -16,13 +16,13 @@ from fleetsim.plan.choices import ChoiceInputs, combined
 from fleetsim.records import replace
 from fleetsim.search.found import Found
 from fleetsim.search.front import Budget
-from fleetsim.search.objective import stations_usd_per_h
+from fleetsim.search.objective import beside_usd_per_h
 from fleetsim.search.permissions import NAMES, Allowed, stale
 from fleetsim.search.plan_crews import PlanCrews, Run
 from fleetsim.search.shares import Candidate, Engines, Room, Value, around, counts, neighbours
 from fleetsim.search.staleness import ways_ahead
 from fleetsim.search.two_makes import is_open, with_second
-from fleetsim.sim.judges import judges_gpus
+from fleetsim.sim.judges import beside_gpus
 from fleetsim.sim.second_pool import second_gpus, second_pool, second_price
 
 # A plan with all its runs, and its ranges.
@@ -30,16 +30,16 @@ PlanRow = Found[Candidate]
 
 
 def bought(candidate: Candidate, scenario: Scenario) -> tuple[int, float]:
-    """GPUs of both pools, of judges, and of a second make that is counted; and US dollars of an hour of all that is
-    paid by the hour."""
+    """GPUs of both pools, of judges and evaluation, and of a second make that is counted; and US dollars of an hour of
+    all that is paid by the hour."""
     return (
-        candidate.share.gpus + candidate.engines.second_gpus + judges_gpus(scenario),
-        3600 * candidate.usd_per_s + stations_usd_per_h(scenario),
+        candidate.share.gpus + candidate.engines.second_gpus + beside_gpus(scenario),
+        3600 * candidate.usd_per_s + beside_usd_per_h(scenario),
     )
 
 
 def gpus_of(row: PlanRow) -> int:
-    """GPUs of both pools and of judges."""
+    """GPUs of both pools, and of judges and evaluation."""
     return bought(row.choice, row.scenario)[0]
 
 
@@ -127,8 +127,8 @@ class Space:
 
     def _room(self, engines: Engines) -> Room:
         beside = self.fewest(engines)
-        paid, price = engines.second_usd_per_h + stations_usd_per_h(beside), self.budget.price_per_h
-        gpus = self.budget.gpus_of(min(engines.prices), paid, judges_gpus(beside) + engines.second_gpus)
+        paid, price = engines.second_usd_per_h + beside_usd_per_h(beside), self.budget.price_per_h
+        gpus = self.budget.gpus_of(min(engines.prices), paid, beside_gpus(beside) + engines.second_gpus)
         return Room(gpus, math.inf if price is None else price - paid, *engines.prices)
 
     def _fits(self, candidate: Candidate, scenario: Scenario) -> bool:

@@ -35,7 +35,7 @@ from fleetsim.search.explore import Search
 from fleetsim.search.levers import CALLED, ONE_MORE, STALENESS, Lever, cuts_many, levers_of
 from fleetsim.search.objective import Target, objective
 from fleetsim.search.rate_matching import matched
-from fleetsim.sim.binding import FULL
+from fleetsim.sim.stations import FULL
 
 _INSTEAD = " instead of "
 # How often a staleness budget is raised where no fleet holds the targets without it.

@@ -111,9 +111,10 @@ def objective(scenario: Scenario, instances: int, step_s: float) -> float:
     return math.pow(step_s, 1.0 + scenario.targets.worth) * price_per_s(scenario, instances)
 
 
-def stations_usd_per_h(scenario: Scenario) -> float:
-    """What workers and the engines of judges cost in an hour."""
-    return workers_usd_per_h(scenario) + judges_usd_per_h(scenario)
+def beside_usd_per_h(scenario: Scenario) -> float:
+    """What workers, the engines of judges and instances that only evaluate cost in an hour."""
+    evaluating = scenario.evaluation.own_instances * scenario.engine.gpus * prices_of(scenario).rollout
+    return workers_usd_per_h(scenario) + judges_usd_per_h(scenario) + evaluating
 
 
 def _price(scenario: Scenario, instances: int, prices: Prices) -> float:
@@ -121,7 +122,7 @@ def _price(scenario: Scenario, instances: int, prices: Prices) -> float:
     gpus, on_spot, trainer = instances * each, spot.of(instances) * each, trainer_gpus(scenario, instances)
     if takes_turns(scenario):
         trainer = max(0, trainer - gpus)
-    served = stations_usd_per_h(scenario) + second_usd_per_h(scenario)
+    served = beside_usd_per_h(scenario) + second_usd_per_h(scenario)
     rollout = (gpus - on_spot) * prices.rollout + on_spot * spot.held_share * prices.spot
     return rollout + trainer * prices.trainer + served
 

@@ -21,7 +21,7 @@ from fleetsim.sim.critical_path import SAME_S, CriticalPath, critical_path, plac
 from fleetsim.sim.judges import judges_full, judging_s
 from fleetsim.sim.load import Mix, in_flight, mix_of, shared_with
 from fleetsim.sim.records import Records
-from fleetsim.sim.stations import station_metrics, tools_s
+from fleetsim.sim.stations import stations_full, tools_s
 from fleetsim.sim.window import StepWindow, window_of
 from fleetsim.workload.lengths import mean_length
 
@@ -34,8 +34,6 @@ MORE = 1.2
 LESS = 1.0 - 1.0 / MORE
 # A gain of this share of the largest is as good: the gains are estimates.
 EQUAL = 0.9
-# A station whose workers are in use for more than this share of the time has calls that wait for most of it.
-FULL = 0.98
 # Moments of a sample's life at which the load is looked at.
 _LOOKS = 8
 
@@ -59,17 +57,19 @@ def gains_of(records: Records, window: StepWindow) -> dict[str, float]:
 
     Only of things that the job has, and that may save more than the trainer's own seconds.
 
-    trainer: its seconds, less. sync: seconds of publications and pauses, less. environment: seconds of tools and
-    rewards, less. judge: seconds of judges, teachers and references, less. rollout: instances, more. longest_response:
-    the cap on responses, lower by a sixth than the longest one. in_flight_cap: samples or whole groups that the client
-    keeps in flight, more. staleness_window: groups that admission lets be ahead of the trainer, more. Faster samples
-    cannot save more than the time that the trainer waits for them.
+    trainer: its seconds, less. checkpoint, evaluation: seconds for which they hold it, less. sync: seconds of
+    publications and pauses, less. environment: seconds of tools and rewards, less. judge: seconds of judges, teachers
+    and references, less. rollout: instances, more. longest_response: the cap on responses, lower by a sixth than the
+    longest one. in_flight_cap: samples or whole groups that the client keeps in flight, more. staleness_window: groups
+    that admission lets be ahead of the trainer, more. Faster samples cannot save more than the time that the trainer
+    waits for them.
     """
     span = window.span_s
     path = critical_path(records, window.start_s, window.end_s)
     waits = float(window.steps["wait_s"].sum())
-    saved = {"trainer": LESS * path.train_s, "sync": LESS * path.sync_s}
-    if path.lives and waits + saved["sync"] > saved["trainer"]:  # else nothing of them can promise more
+    own = {"trainer": path.train_s, **path.held_s, "sync": path.sync_s}
+    saved = {name: LESS * seconds for name, seconds in own.items()}
+    if path.lives and waits + saved["sync"] > max(saved.values()):  # else nothing of them can promise more
         saved |= {name: min(waits, seconds) for name, seconds in _of_lives(records, window, path).items()}
     saved["sync"] += saved.pop("pauses", 0.0)
     return {name: seconds / span for name, seconds in saved.items()}
@@ -84,7 +84,7 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     paused = _paused(records, window, sent, end)
     tools = np.minimum(end - sent - paused, tools_s(records, window))
     making = end - sent - paused - tools
-    shorter, slower = _paces(records, window, sent, end)
+    shorter, slower = _paces(records, window, sent, end, float(making.sum() / max(SAME_S, (making + tools).sum())))
     law, fleet = law_of(scenario), scenario.fleet
     # A cap of each instance grows with the fleet: more of them make more at the same load.
     in_groups, most = fleet.in_flight_unit == "groups", fleet.max_in_flight_samples is not None
@@ -94,7 +94,7 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     own = (each or by_engines) and not most
     full = in_groups and by_engines  # what waits for a sample, and not for a group, waits for an engine
     shorter = np.where(freed & (own | (full & ~by_group)), LESS, shorter)
-    saved = {"pauses": LESS * float(paused.sum())}
+    saved = dict[str, float]()
     loop = np.array([life.loop_s for life in path.lives])
     # A group keeps its place until it has its rewards.
     scored = np.array([life.scored_s for life in path.lives]) if places_of_groups(scenario) else 0.0
@@ -112,6 +112,12 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
             freed, 0.0 if capped else more, _with_more_ahead(records, window, path, ahead, more, fuller)
         )
         saved["staleness_window"] = float(by_window.sum())
+    # Engines that hold a fifth more are faster by what that makes of each iteration, and work while they stood empty.
+    busy, idle = window.total("busy_s"), window.total("idle_s")
+    faster = 1.0 - (1.0 + float(np.average(slower, weights=end - sent))) / MORE
+    most_s = (idle + busy * faster) / max(1.0, float(window.steps["instances"].mean()))
+    saved = {name: min(seconds, most_s) for name, seconds in saved.items()}
+    saved["pauses"] = LESS * float(paused.sum())
     saved["rollout"] = float((making * shorter).sum())
     saved["longest_response"] = float(_cut(records, path, making, shorter).sum())
     judging, reward = judging_s(records, window), mean_length(scenario.workload.reward.latency_s, at_least=0.0)
@@ -124,8 +130,8 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     if judging > float(making.mean()) and judges_full(records, window):
         saved |= dict.fromkeys(saved.keys() & {"staleness_window", "in_flight_cap"}, 0.0)
         saved["judge"] = LESS * float(window.steps["wait_s"].sum())
-    if any(of.get("busy_fraction", 0.0) > FULL for of in station_metrics(records, window).values()):
-        # Its workers set the pace: a fifth more serve a fifth more, and whatever else is ahead only waits for them.
+    if stations_full(records, window):
+        # It sets the pace: a fifth more of it serves a fifth more, and whatever else is ahead only waits for it.
         saved |= dict.fromkeys(saved.keys() & {"staleness_window", "in_flight_cap"}, 0.0)
         saved["environment"] = LESS * float(window.steps["wait_s"].sum())
     return saved
@@ -144,9 +150,9 @@ def _paused(records: Records, window: StepWindow, sent: Floats, end: Floats) -> 
     return np.asarray(each.clip(0.0).sum(axis=1))
 
 
-def _paces(records: Records, window: StepWindow, sent: Floats, end: Floats) -> tuple[Floats, Floats]:
+def _paces(records: Records, window: StepWindow, sent: Floats, end: Floats, at_engines: float) -> tuple[Floats, Floats]:
     """How much shorter a life is with a fifth more instances, and how much longer with a fifth more in flight; as
-    shares.
+    shares. at_engines: share of a life that is not spent at tools.
 
     The load is looked at several times in a life. Samples that must be placed together cannot be divided: where an
     instance would stay empty, the others do not become faster.
@@ -160,10 +166,11 @@ def _paces(records: Records, window: StepWindow, sent: Floats, end: Floats) -> t
     if fleet.group_placement == "together" and records.scenario.workload.group_size > 1:
         last = np.maximum.reduceat(np.where(finished < 0, np.inf, finished), groups["first"])
         units = np.minimum(n, np.maximum(1.0, in_flight(groups["submit_s"], last, at)))
-    size, instances = n / units, max(1.0, float(window.steps["instances"].mean()))
-    now = _per_token_s(mix, size * shared_with(units, instances))
-    more = _per_token_s(mix, size * shared_with(units, MORE * instances))
-    fuller = _per_token_s(mix, size * shared_with(MORE * units, instances))
+    size, instances = at_engines * n / units, max(1.0, float(window.steps["instances"].mean()))
+    now, more, fuller = (
+        _per_token_s(mix, np.maximum(1.0, size * shared_with(held, engines)))
+        for held, engines in ((units, instances), (units, MORE * instances), (MORE * units, instances))
+    )
     still = now <= 0.0
     now = np.where(still, 1.0, now)
     shorter = np.where(still, 0.0, 1.0 - more / now).clip(0.0, LESS)

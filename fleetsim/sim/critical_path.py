@@ -23,7 +23,7 @@ from fleetsim.config.law_numbers import law_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import DONE, G_FILTERED
 from fleetsim.policies.samples import IN_FLIGHT
-from fleetsim.sim.records import SYNC_HELD, WAIT, Records
+from fleetsim.sim.records import CHECKPOINT, EVALUATION, SYNC_HELD, TRAINER_DOES, WAIT, Records
 
 # Two events of one moment differ by rounding alone.
 SAME_S = 1e-6
@@ -50,14 +50,15 @@ class Life(Struct):
 
 
 class CriticalPath(Struct):
-    """Seconds on the path. train_s: the trainer computes, saves or hands GPUs over. sync_s: publications.
-
-    scoring_s: rewards. lives: of samples, the last first. ready_s: when groups were complete, ascending; groups: which.
+    """Seconds on the path. train_s: the trainer computes or hands GPUs over. held_s: checkpoints, evaluations. sync_s:
+    publications. scoring_s: rewards. lives: of samples, the last first. ready_s: when groups were complete, ascending;
+    groups: which.
     """
 
     ready_s: NDArray[np.float64]
     groups: NDArray[np.int64]
     train_s: float = 0.0
+    held_s: dict[str, float] = field(default_factory=dict)
     sync_s: float = 0.0
     scoring_s: float = 0.0
     lives: list[Life] = field(default_factory=list)
@@ -151,7 +152,11 @@ class _Walk:
                     return self._publication(p, self.start)
                 self._synced(t - begin)
             else:
-                self.path.train_s += t - begin
+                if does in (CHECKPOINT, EVALUATION):
+                    name = TRAINER_DOES[does]
+                    self.path.held_s[name] = self.path.held_s.get(name, 0.0) + t - begin
+                else:
+                    self.path.train_s += t - begin
                 self._in_loop(t - begin)
             t, i = begin, i - 1
         return self.start

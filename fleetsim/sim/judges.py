@@ -269,6 +269,11 @@ def judges_gpus(scenario: Scenario) -> int:
     return sum(j.instances * j.engine.gpus for j in judges_of(scenario).values() if j.has_engines)
 
 
+def beside_gpus(scenario: Scenario) -> int:
+    """GPUs that are paid beside those of both pools: of judges, and of instances that only evaluate."""
+    return judges_gpus(scenario) + scenario.evaluation.own_instances * scenario.engine.gpus
+
+
 def judges_usd_per_h(scenario: Scenario) -> float:
     """What the judges' own engines cost in an hour."""
     return sum(_own_usd_per_h(scenario, judge) for judge in judges_of(scenario).values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from fleetsim.workload.turns import mean_turns
 _POLICIES = {"dropped": t.DROPPED, "truncated": t.TRUNCATED, "retried": t.RETRIED}
 _PLAIN = StationConfig()
 HOUR_S = 3600.0
+# A station is full for more than this share of the time or of its rate: calls wait for most of it.
+FULL = 0.98
 
 
 def stations_of(scenario: Scenario) -> dict[str, StationConfig]:
@@ -145,6 +148,15 @@ def station_metrics(records: Records, window: StepWindow) -> dict[str, dict[str,
             row["busy_fraction"] = of["used_s"] / (station.workers * window.span_s)
         found[name] = row
     return found
+
+
+def stations_full(records: Records, window: StepWindow) -> bool:
+    """Whether calls always wait at a station: all its workers are in use, or calls begin as fast as its rate allows."""
+    for station, of in zip(stations_of(records.scenario).values(), _grown(records, window), strict=True):
+        workers, rate = station.workers or math.inf, station.calls_per_s or math.inf
+        if max(of["used_s"] / workers, of["calls"] / rate) > FULL * window.span_s:
+            return True
+    return False
 
 
 # The smallest number of each level, and of one beyond: see `level_of` (`engine/kernel/stations.py`).

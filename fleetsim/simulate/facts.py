@@ -77,9 +77,7 @@ def run_told(view: RunView) -> Facts:
     """What one must know of a run, as a table."""
     s, ranges, of = view.scenario, view.ranges, view.metrics
     spans = None if ranges is None else ranges.metrics
-    binding = binding_words(
-        view.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit, of["trainer_idle_fraction"].mean
-    )
+    binding = binding_words(view.binding, s, of["trainer_idle_fraction"].mean)
     transport = sync_words(sync_times(s))
     wide = ", a wide range" if ranges is not None and ranges.wide else ""
     step_s = of["step_s"].mean

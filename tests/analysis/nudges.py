@@ -122,6 +122,12 @@ def nudges(s: Scenario, longest: float) -> Iterator[tuple[str, dict[str, Any], f
     latency = s.workload.reward.latency_s
     if getattr(latency, "value", 0.0):
         yield "environment", {"workload.reward.latency_s": latency.value / MORE}, MORE  # type: ignore[union-attr]
+    if s.evaluation.seconds is not None:
+        yield "evaluation", {"evaluation.seconds": s.evaluation.seconds / MORE}, MORE
+    if t.checkpoint.stall_s:
+        yield "checkpoint", {"trainer.checkpoint.stall_s": t.checkpoint.stall_s / MORE}, MORE
+    if (rate := s.stations.tools.calls_per_s) is not None:
+        yield "environment", {"stations.tools.calls_per_s": rate * MORE}, MORE
     counts: list[tuple[str, str, int, int | None]] = [
         ("rollout", "fleet.instances", 1, f.instances),
         ("in_flight_cap", "fleet.max_in_flight_samples", group, f.max_in_flight_samples),

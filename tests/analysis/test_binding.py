@@ -110,6 +110,34 @@ def test_moving_what_a_verdict_names_moves_the_step_under_caps_of_groups() -> No
     assert seen["in_flight_cap"] >= 3, seen
 
 
+@pytest.mark.parametrize(
+    ("named", "job"),
+    [
+        ("evaluation", {"evaluation.every_steps": 2, "evaluation.seconds": 60.0}),
+        ("checkpoint", {"trainer.checkpoint.every_steps": 2, "trainer.checkpoint.stall_s": 60.0}),
+        # 256 samples make 512 calls a step, of which 8 begin in a second
+        (
+            "environment",
+            {
+                "workload.turns.count": 3,
+                "workload.turns.tool_latency_s": 2.0,
+                "stations.tools.calls_per_s": 8.0,
+                "run.steps": 40,
+                "run.warmup_steps": 20,
+            },
+        ),
+        # engines never stand still: with more ahead they make a little more at once, and pause as long
+        ("sync", {"fleet.instances": 3, "sync.pause_s": 15.0}),
+    ],
+)
+def test_what_holds_a_trainer_up_beside_its_samples_is_named(named: str, job: dict[str, Any]) -> None:
+    own = {"trainer.batch_samples": 256, "trainer.fixed_s": 8.0, "run.steps": 26, "run.warmup_steps": 6}
+    verdicts, gains = measured_gains(with_changes(default_scenario(), {**own, **job}), 1)
+    assert verdicts == [named]
+    assert right(named, gains), gains
+    assert gains[named] > 0.08
+
+
 def held_by_groups(cap: int) -> Scenario:
     """Four instances that could make far more at once than 64 samples, in groups whose lengths differ much."""
     return with_changes(
@@ -147,7 +175,7 @@ def test_a_cap_of_groups_that_holds_nothing_up_is_not_named() -> None:
 
 
 def test_what_lifts_a_cap_of_groups_are_whole_groups() -> None:
-    assert "whole groups" in binding_words("in_flight_cap", unit="groups").lift
+    assert "whole groups" in binding_words("in_flight_cap", held_by_groups(80)).lift
     assert "groups" not in binding_words("in_flight_cap").lift
 
 

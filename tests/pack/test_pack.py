@@ -113,6 +113,20 @@ def test_two_equal_jobs_pay_for_every_gpu_once() -> None:
 
 
 @pytest.mark.usefixtures("quick")
+def test_who_holds_the_dearer_pool_pays_for_it() -> None:
+    """A trainer's GPU costs ten times a rollout's: the job that trains for longer pays nearly all of an hour."""
+    a = fs.load(batch=32, len=200, max_len=400, trainer_step_s=1, trainer_gpus=1, instance_tok_s=500, replications=1)
+    priced = a.with_(instance_price=1, trainer_price=10)
+    jobs = [
+        priced.with_({"name": "generates"}),
+        priced.with_({"name": "trains"}, trainer_step_s=13, instance_tok_s=6000),
+    ]
+    way = next(way for way in fs.pack(jobs, gpus=2, switch_s=0).ways if way.kind == "by_phase")
+    generates, trains = (share.usd / share.step_s for share in way.shares)
+    assert trains > 4 * generates
+    assert 3600 * (generates + trains) == pytest.approx(11)
+
+
 @pytest.mark.usefixtures("quick")
 def test_shared_pools_cost_what_both_have() -> None:
     """By phase each pool at its own price, in turn all GPUs as rollout's, and the sandboxes of each job beside them."""

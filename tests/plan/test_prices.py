@@ -16,6 +16,7 @@ from fleetsim.engine.gpus import GPUS
 from fleetsim.engine.prices import listed_price, prices_of
 from fleetsim.errors import InputError
 from fleetsim.job.derived_values import PRICE, price_notes
+from fleetsim.search.objective import usd_per_h
 
 SMALL = {"steps": 8, "replications": 2}
 MISSED = "$3 per GPU-hour is taken: costs do not compare"
@@ -162,10 +163,18 @@ def test_every_door_tells_the_error_of_its_own_engine(door: str, tmp_path: Path)
     assert "dense models on B200-SXM" in profile["error_what"]
 
 
+def test_an_hour_with_instances_that_only_evaluate_costs_what_its_steps_cost() -> None:
+    """16 of them, beside 2 + 8 GPUs; of that price 3 instances are best: with 2 step x cost is 1.5 % more."""
+    own = {f"evaluation.{k}": v for k, v in {"every_steps": 5, "at": "own", "instances": 16, "seconds": 5.0}.items()}
+    job = fs.load(None, own, batch=128, len=600, instances=2, trainer_gpus=8, replications=1)
+    result = job.simulate(steps=12)
+    mean = result.mean
+    assert 3600 * mean["cost_per_step"] / mean["step_s"] == pytest.approx(usd_per_h(job.scenario, 2))
+    assert " an hour for 2 + 8 + 16 GPUs" in result.to_json()
+
+
 @pytest.mark.parametrize(("instances", "trainer_gpus"), [(8, 8), (4, 8)])
 def test_an_hour_of_shared_gpus_costs_what_its_steps_cost(instances: int, trainer_gpus: int) -> None:
-    from fleetsim.search.objective import usd_per_h
-
     job = fs.load(
         None,
         {

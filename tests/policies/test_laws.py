@@ -9,6 +9,7 @@ import pytest
 
 from docs import make_laws
 from fleetsim.config import default_scenario, load_scenario, with_changes
+from fleetsim.config.admission import AdmissionConfig
 from fleetsim.config.data_files import presets
 from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.config.scenario import Scenario, age_bound
@@ -17,6 +18,8 @@ from fleetsim.policies.admission import LAWS
 from fleetsim.policies.law import PLENTY, EachStep, LawName, Progress
 from fleetsim.policies.samples import complete
 from fleetsim.search.levers import STALENESS, levers_of
+from fleetsim.sim.metrics import metrics_of
+from fleetsim.sim.run import simulate
 
 # Batches of 256 samples in groups of 8: 32 groups a step. A version every 2 steps: 64 groups a version.
 JOB = {
@@ -283,8 +286,26 @@ def test_a_ratio_lets_a_batch_in_with_every_step_and_more_with_the_first() -> No
 @pytest.mark.parametrize("law", sorted(LIFTS))
 def test_what_a_verdict_recommends_under_each_law(law: LawName) -> None:
     window, cap = LIFTS[law]
-    assert binding_words("staleness_window", law).lift == f"{window}, if the recipe tolerates it"
-    assert binding_words("in_flight_cap", law).lift == (cap or binding_words("in_flight_cap").lift)
+    s = Scenario.model_construct(admission=AdmissionConfig.model_construct(law=law))
+    assert binding_words("staleness_window", s).lift == f"{window}, if the recipe tolerates it"
+    assert binding_words("in_flight_cap", s).lift == (cap or binding_words("in_flight_cap").lift)
+
+
+def test_what_is_dropped_for_its_age_needs_a_larger_limit_too() -> None:
+    """ROLL's agents, whose environments may be one version old: more of the ratio alone is thrown away."""
+    s = with_changes(load_scenario("roll-agentic"), {"trainer.batch_samples": 64, "run.steps": 24})
+    lift = binding_words("staleness_window", s).lift
+    assert lift.startswith("a larger admission.async_ratio and admission.max_age")
+    step_s = {
+        name: metrics_of(simulate(with_changes(s, changes)))["step_s"]
+        for name, changes in {
+            "as it is": {},
+            "ratio": {"admission.async_ratio": 1.4},
+            "both": {"admission.async_ratio": 1.4, "admission.max_age": 2},
+        }.items()
+    }
+    assert step_s["ratio"] > 0.95 * step_s["as it is"]
+    assert step_s["both"] < 0.85 * step_s["as it is"]
 
 
 def test_every_shipped_scenario_promises_what_was_worked_out() -> None:
