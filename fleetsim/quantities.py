@@ -8,12 +8,12 @@ Nothing heavy is imported here: the command line reads the names before it knows
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Literal, get_args
 
 from msgspec import Struct
 
+from fleetsim.records import table_rows
 from fleetsim.units import Unit
 
 Better = Literal["less", "more"]
@@ -41,7 +41,7 @@ class Quantity(Struct, frozen=True):
         return self.short or self.title
 
 
-# A row a quantity: name | title | unit | better | short | of | formula. What begins with a blank goes on with the last.
+# A row a quantity: name | title | unit | better | short | of | formula.
 _OF_RUNS = """
 step_s | optimizer step | seconds | less | step, s | | window / optimizer steps
 trainer_idle_fraction | trainer idle | share | less | | of its time | seconds that the trainer waits for samples,
@@ -129,8 +129,7 @@ _BETTER: Mapping[str, Better | None] = {"": None, "less": "less", "more": "more"
 
 
 def _read(table: str) -> Iterator[Quantity]:
-    for row in re.sub(r"\n +", " ", table).strip().splitlines():
-        name, title, unit, better, short, of, formula = (cell.strip() for cell in row.split("|"))
+    for name, title, unit, better, short, of, formula in table_rows(table):
         yield Quantity(name, title, _UNITS[unit], formula, _BETTER[better], short, of)
 
 
