@@ -212,7 +212,7 @@ class _Logprobs(Struct):
 
 
 class _Choice(Struct):
-    index: int = 0
+    index: int | None = None
     text: Any = None
     finish_reason: Any = None
     token_ids: list[Any] | None = None
@@ -297,12 +297,13 @@ class Response:
             s.cached_tokens = cached if s.cached_tokens is None else s.cached_tokens
         for choice in choices:
             total = usage.completion_tokens if len(choices) == 1 else None
-            tokens, by = choice.tokens(self._totals.get(choice.index, 0.0), total)
+            index = choice.index or 0
+            tokens, by = choice.tokens(self._totals.get(index, 0.0), total)
             self.counted_by = by or self.counted_by
             if tokens is not None or choice.text or choice.finish_reason:
-                self._take(choice.index, tokens, total, found)
+                self._take(index, tokens, total, found)
             if choice.finish_reason:
-                self.streams[choice.index].ended = str(choice.finish_reason)
+                self.streams[index].ended = str(choice.finish_reason)
                 self.just_ended += 1
 
     def _take(self, index: int, tokens: float | None, usage: int | None, found: list[tuple[Stream, float]]) -> None:
