@@ -75,7 +75,7 @@ def grouped_s(gpu: GpuSpec, x: Columns, v: Mapping[str, float]) -> NDArray[np.fl
     params, rows = 3 * x["hidden"] * x["inter"], x["tokens"] * x["top"] / x["ep"]
     touched = np.minimum(x["experts"], x["tokens"] * x["top"]) / x["ep"]
     expert = params, x["hidden"] + x["inter"]
-    own_s = operators.grouped_s(gpu, curve, x["peak"], touched * params * x["weight"], rows, expert)
+    own_s = operators.experts_s(gpu, curve, x["peak"], touched * params * x["weight"], rows, expert)
     return np.asarray(own_s + v["passes"] * x["tokens"] * x["hidden"] * 2 / gpu.memory_bytes_s)
 
 

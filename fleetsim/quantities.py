@@ -8,10 +8,12 @@ Nothing heavy is imported here: the command line reads the names before it knows
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Literal, get_args
 
 from msgspec import Struct
 
+from fleetsim.records import table_rows
 from fleetsim.units import Unit
 
 Better = Literal["less", "more"]
@@ -39,261 +41,118 @@ class Quantity(Struct, frozen=True):
         return self.short or self.title
 
 
-CATALOGUE: tuple[Quantity, ...] = (
-    Quantity("step_s", "optimizer step", "seconds", "window / optimizer steps", "less", "step, s"),
-    Quantity(
-        "trainer_idle_fraction",
-        "trainer idle",
-        "share",
-        "seconds that the trainer waits for samples, those of a drain included / window",
-        "less",
-        of="of its time",
-    ),
-    Quantity(
-        "rollout_idle_fraction",
-        "rollout idle",
-        "share",
-        "idle / (busy + idle + paused + down) instance-seconds",
-        "less",
-    ),
-    Quantity(
-        "rollout_utilization",
-        "rollout utilization",
-        "share",
-        "output tokens / what the same instances would make full: as many requests each as max_num_seqs and the KV "
-        "cache hold, at this mix of lengths",
-        "more",
-        "rollout use",
-    ),
-    Quantity(
-        "sync_fraction",
-        "trainer held by weight sync",
-        "share",
-        "seconds held by weight sync, a drain apart / window",
-        "less",
-        "held by sync",
-    ),
-    Quantity(
-        "switch_fraction",
-        "GPUs changing hands",
-        "share",
-        "seconds of handing shared GPUs over / window (colocated)",
-        "less",
-    ),
-    *(
-        Quantity(
-            f"{what}_fraction",
-            f"trainer held by {what}s",
-            "share",
-            f"seconds in which {what}s hold the trainer / window",
-            "less",
-            f"held by {what}s",
-        )
-        for what in ("checkpoint", "evaluation")
-    ),
-    Quantity(
-        "not_training_fraction",
-        "trainer not training",
-        "share",
-        "seconds that the trainer waits for samples, is held by weight sync, hands GPUs over, saves a checkpoint or "
-        "waits for an evaluation / window",
-        "less",
-        "not training",
-    ),
-    Quantity("lent_fraction", "trainer GPUs lent to rollout", "share", "seconds lent / (lent instances x window)"),
-    Quantity(
-        "queue_depth",
-        "samples in the queue",
-        "number",
-        "mean over time of finished samples not yet trained, those before a full buffer included",
-        short="queue",
-        of="samples",
-    ),
-    Quantity(
-        "queue_growth",
-        "growth of the queue, samples per step",
-        "number",
-        "finished samples not yet trained, at the last step less at the first / steps between; around 0 where the "
-        "trainer keeps up",
-    ),
-    Quantity(
-        "oldest_sample_age_steps",
-        "oldest queued sample, steps",
-        "number",
-        "mean over steps of its age, when the batch is taken",
-        "less",
-        "oldest, steps",
-        "steps",
-    ),
-    *(
-        Quantity(
-            f"staleness_steps.{of}",
-            f"staleness {of}, steps",
-            "number",
-            f"{word} over trained samples of: step that trained it - optimizer steps in its oldest weights",
-            "less",
-            f"stale {of}",
-        )
-        for of, word in (("mean", "mean"), ("p50", "median"), ("p99", "99th percentile"), ("max", "largest"))
-    ),
-    Quantity(
-        "tokens_per_trained_token",
-        "tokens generated per trained token",
-        "number",
-        "output tokens generated / output tokens trained",
-        "less",
-        "made per trained",
-        "tokens",
-    ),
-    *(
-        Quantity(f"waste.{of}", f"waste: {word}", "share", f"{formula} / output tokens trained", "less", word)
-        for of, word, formula in (
-            ("stale", "too old", "output tokens of groups that became stale or were pushed out of the buffer"),
-            ("filtered", "filtered", "output tokens of groups that the reward filter removed"),
-            ("aborted", "aborted", "output tokens of requests aborted in flight"),
-            ("recomputed", "recomputed", "tokens computed again after preemption, sync or a move"),
-            ("lost", "lost to failures", "output tokens that failed instances had made"),
-        )
-    ),
-    Quantity("generated_tok_s", "generated tok/s", "number", "output tokens / window, whole fleet", "more", "tok/s"),
-    Quantity(
-        "completions_per_s",
-        "completions per second",
-        "number",
-        "samples whose generation is complete, whatever becomes of them / window, whole fleet",
-        "more",
-        "completions/s",
-    ),
-    Quantity(
-        "iterations_per_day",
-        "iterations (optimizer steps) per day",
-        "number",
-        "86,400 x optimizer steps / window",
-        "more",
-        "steps/day",
-    ),
-    Quantity(
-        "goodput",
-        "goodput, trained tok/GPU-s",
-        "number",
-        "output tokens trained / GPU-seconds of both pools (shared GPUs once) and of judges",
-        "more",
-        "tok/GPU-s",
-    ),
-    Quantity(
-        "cost_per_step",
-        "cost per step",
-        "money",
-        "US dollars: (GPU-hours of rollout, trainer and judges x their prices, with workers and rented tokens) / steps",
-        "less",
-        "$/step",
-    ),
-    Quantity("preemptions", "preemptions per step", "number", "preempted requests / steps", "less"),
-    Quantity(
-        "trained_length_bias",
-        "trained length / sent length",
-        "number",
-        "mean output tokens of trained samples / of all samples sent in the window; below 1, long samples are lost",
-    ),
-    *(
-        Quantity(
-            f"samples_lost.{of}",
-            f"samples lost, {word}",
-            "share",
-            f"generated for nothing / (trained + generated for nothing), {word}",
-            "less",
-            short,
-        )
-        for of, word, short in (("all", "of all", "lost"), ("longest_tenth", "of the longest tenth", "long lost"))
-    ),
-    Quantity(
-        "kv_use", "KV cache in use while computing", "share", "KV blocks in use over busy time / (blocks x busy time)"
-    ),
-    Quantity(
-        "instance_tok_s",
-        "tok/s per instance",
-        "number",
-        "output tokens / instance-seconds that are up (busy, idle or paused)",
-        "more",
-        "tok/s each",
-    ),
-)
+# A row a quantity: name | title | unit | better | short | of | formula.
+_OF_RUNS = """
+step_s | optimizer step | seconds | less | step, s | | window / optimizer steps
+trainer_idle_fraction | trainer idle | share | less | | of its time | seconds that the trainer waits for samples,
+    those of a drain included / window
+rollout_idle_fraction | rollout idle | share | less | | | idle / (busy + idle + paused + down) instance-seconds
+rollout_utilization | rollout utilization | share | more | rollout use | | output tokens / what the same instances
+    would make full: as many requests each as max_num_seqs and the KV cache hold, at this mix of lengths
+sync_fraction | trainer held by weight sync | share | less | held by sync | | seconds held by weight sync, a drain
+    apart / window
+switch_fraction | GPUs changing hands | share | less | | | seconds of handing shared GPUs over / window (colocated)
+checkpoint_fraction | trainer held by checkpoints | share | less | held by checkpoints | | seconds in which
+    checkpoints hold the trainer / window
+evaluation_fraction | trainer held by evaluations | share | less | held by evaluations | | seconds in which
+    evaluations hold the trainer / window
+not_training_fraction | trainer not training | share | less | not training | | seconds that the trainer waits for
+    samples, is held by weight sync, hands GPUs over, saves a checkpoint or waits for an evaluation / window
+lent_fraction | trainer GPUs lent to rollout | share | | | | seconds lent / (lent instances x window)
+queue_depth | samples in the queue | number | | queue | samples | mean over time of finished samples not yet trained,
+    those before a full buffer included
+queue_growth | growth of the queue, samples per step | number | | | | finished samples not yet trained, at the last
+    step less at the first / steps between; around 0 where the trainer keeps up
+oldest_sample_age_steps | oldest queued sample, steps | number | less | oldest, steps | steps | mean over steps of its
+    age, when the batch is taken
+staleness_steps.mean | staleness mean, steps | number | less | stale mean | | mean over trained samples of: step that
+    trained it - optimizer steps in its oldest weights
+staleness_steps.p50 | staleness p50, steps | number | less | stale p50 | | median over trained samples of: step that
+    trained it - optimizer steps in its oldest weights
+staleness_steps.p99 | staleness p99, steps | number | less | stale p99 | | 99th percentile over trained samples of:
+    step that trained it - optimizer steps in its oldest weights
+staleness_steps.max | staleness max, steps | number | less | stale max | | largest over trained samples of: step that
+    trained it - optimizer steps in its oldest weights
+tokens_per_trained_token | tokens generated per trained token | number | less | made per trained | tokens | output
+    tokens generated / output tokens trained
+waste.stale | waste: too old | share | less | too old | | output tokens of groups that became stale or were pushed out
+    of the buffer / output tokens trained
+waste.filtered | waste: filtered | share | less | filtered | | output tokens of groups that the reward filter removed
+    / output tokens trained
+waste.aborted | waste: aborted | share | less | aborted | | output tokens of requests aborted in flight / output
+    tokens trained
+waste.recomputed | waste: recomputed | share | less | recomputed | | tokens computed again after preemption, sync or a
+    move / output tokens trained
+waste.lost | waste: lost to failures | share | less | lost to failures | | output tokens that failed instances had
+    made / output tokens trained
+generated_tok_s | generated tok/s | number | more | tok/s | | output tokens / window, whole fleet
+completions_per_s | completions per second | number | more | completions/s | | samples whose generation is complete,
+    whatever becomes of them / window, whole fleet
+iterations_per_day | iterations (optimizer steps) per day | number | more | steps/day | | 86,400 x optimizer steps /
+    window
+goodput | goodput, trained tok/GPU-s | number | more | tok/GPU-s | | output tokens trained / GPU-seconds of both pools
+    (shared GPUs once) and of judges
+cost_per_step | cost per step | money | less | $/step | | US dollars: (GPU-hours of rollout, trainer and judges x
+    their prices, with workers and rented tokens) / steps
+preemptions | preemptions per step | number | less | | | preempted requests / steps
+trained_length_bias | trained length / sent length | number | | | | mean output tokens of trained samples / of all
+    samples sent in the window; below 1, long samples are lost
+samples_lost.all | samples lost, of all | share | less | lost | | generated for nothing / (trained + generated for
+    nothing), of all
+samples_lost.longest_tenth | samples lost, of the longest tenth | share | less | long lost | | generated for nothing /
+    (trained + generated for nothing), of the longest tenth
+kv_use | KV cache in use while computing | share | | | | KV blocks in use over busy time / (blocks x busy time)
+instance_tok_s | tok/s per instance | number | more | tok/s each | | output tokens / instance-seconds that are up
+    (busy, idle or paused)
+"""
+# What only a window of history shows, of engines and trainers as they export it (`replay/observe/window_metrics.py`).
+_OF_WINDOWS = """
+train_s | trainer computes per step | seconds | less | | | seconds of compute / optimizer steps
+instance_s_per_step | instance-seconds per step | number | less | | | seconds in which instances were there /
+    optimizer steps
+trained_samples | samples trained per step | number | | | | samples trained on / optimizer steps
+pause_share | engines paused | share | | | | seconds in which the whole fleet stood still / window
+running | requests running | number | | | | mean over time, whole fleet
+waiting | requests waiting in the engines | number | less | | | mean over time, whole fleet
+preemptions_per_s | preemptions per second | number | less | | | preempted requests / window
+prefix_hit | prefix cache hits | share | more | | of prompt tokens | prompt tokens found in the cache / looked up
+finished_s | requests finished per second | number | | | | requests that ended / window
+aborted_share | requests aborted | share | less | | | requests that the client aborted / ended
+length_share | requests cut by the length cap | share | | | | requests that reached max_tokens / ended
+dropped_share | samples dropped | share | less | | | thrown away / (thrown away + trained)
+response_tokens.mean | response tokens, mean | number | | | tokens | output tokens / requests that ended
+response_tokens.p99 | response tokens, 99th percentile | number | | | | interpolated inside its bucket
+mfu | trainer's model FLOPs utilization | share | more | | | mean over time
+"""
+_UNITS: Mapping[str, Unit] = {unit: unit for unit in get_args(Unit)}
+_BETTER: Mapping[str, Better | None] = {"": None, "less": "less", "more": "more"}
+
+
+def _read(table: str) -> Iterator[Quantity]:
+    for name, title, unit, better, short, of, formula in table_rows(table):
+        yield Quantity(name, title, _UNITS[unit], formula, _BETTER[better], short, of)
+
+
+CATALOGUE: tuple[Quantity, ...] = tuple(_read(_OF_RUNS))
+OBSERVED: tuple[Quantity, ...] = tuple(_read(_OF_WINDOWS))
 WASTE: tuple[str, ...] = tuple(m.name for m in CATALOGUE if m.name.startswith("waste."))
 METRICS: tuple[str, ...] = tuple(m.name for m in CATALOGUE)
 BY_NAME: dict[str, Quantity] = {m.name: m for m in CATALOGUE}
 
-# What only a window of history shows, of engines and trainers as they export it (`replay/observe/window_metrics.py`).
-OBSERVED: tuple[Quantity, ...] = (
-    Quantity("train_s", "trainer computes per step", "seconds", "seconds of compute / optimizer steps", "less"),
-    Quantity(
-        "instance_s_per_step",
-        "instance-seconds per step",
-        "number",
-        "seconds in which instances were there / optimizer steps",
-        "less",
-    ),
-    Quantity("trained_samples", "samples trained per step", "number", "samples trained on / optimizer steps"),
-    Quantity("pause_share", "engines paused", "share", "seconds in which the whole fleet stood still / window"),
-    Quantity("running", "requests running", "number", "mean over time, whole fleet"),
-    Quantity("waiting", "requests waiting in the engines", "number", "mean over time, whole fleet", "less"),
-    Quantity("preemptions_per_s", "preemptions per second", "number", "preempted requests / window", "less"),
-    Quantity(
-        "prefix_hit",
-        "prefix cache hits",
-        "share",
-        "prompt tokens found in the cache / looked up",
-        "more",
-        of="of prompt tokens",
-    ),
-    Quantity("finished_s", "requests finished per second", "number", "requests that ended / window"),
-    Quantity("aborted_share", "requests aborted", "share", "requests that the client aborted / ended", "less"),
-    Quantity("length_share", "requests cut by the length cap", "share", "requests that reached max_tokens / ended"),
-    Quantity("dropped_share", "samples dropped", "share", "thrown away / (thrown away + trained)", "less"),
-    Quantity(
-        "response_tokens.mean", "response tokens, mean", "number", "output tokens / requests that ended", of="tokens"
-    ),
-    Quantity("response_tokens.p99", "response tokens, 99th percentile", "number", "interpolated inside its bucket"),
-    Quantity("mfu", "trainer's model FLOPs utilization", "share", "mean over time", "more"),
-)
 # The order in which a window's metrics are shown.
-WINDOW_METRICS: tuple[str, ...] = (
-    "step_s",
-    "trainer_idle_fraction",
-    "sync_fraction",
-    "train_s",
-    "instance_s_per_step",
-    "trained_samples",
-    "generated_tok_s",
-    "instance_tok_s",
-    "tokens_per_trained_token",
-    "pause_share",
-    "running",
-    "waiting",
-    "queue_depth",
-    "oldest_sample_age_steps",
-    "kv_use",
-    "preemptions_per_s",
-    "prefix_hit",
-    "finished_s",
-    "aborted_share",
-    "length_share",
-    "dropped_share",
-    "response_tokens.mean",
-    "response_tokens.p99",
-    "mfu",
-)
-# Of runs of disaggregated engines alone.
-PREFILL_BUSY = Quantity(
-    "prefill_busy_fraction",
-    "prefill engines busy",
-    "share",
-    "seconds in which they compute prompts / seconds that they are up (engine.disaggregation)",
-    short="prefill busy",
-)
-# Of runs with evaluations alone.
-EVALUATION_S = Quantity(
-    "evaluation_s", "an evaluation", "seconds", "mean of last answer - first request, of evaluations", "less"
-)
+_IN_A_WINDOW = """
+step_s trainer_idle_fraction sync_fraction train_s instance_s_per_step trained_samples generated_tok_s
+instance_tok_s tokens_per_trained_token pause_share running waiting queue_depth oldest_sample_age_steps kv_use
+preemptions_per_s prefix_hit finished_s aborted_share length_share dropped_share response_tokens.mean
+response_tokens.p99 mfu
+"""
+WINDOW_METRICS: tuple[str, ...] = tuple(_IN_A_WINDOW.split())
+# Of runs of disaggregated engines alone, and of runs with evaluations alone.
+PREFILL_BUSY, EVALUATION_S = _read("""
+prefill_busy_fraction | prefill engines busy | share | | prefill busy | | seconds in which they compute prompts /
+    seconds that they are up (engine.disaggregation)
+evaluation_s | an evaluation | seconds | less | | | mean of last answer - first request, of evaluations
+""")
 # Of runs with stations alone: whose workers, start-up or patience is limited (`sim/stations.py`).
 STATIONS: tuple[Quantity, ...] = tuple(
     Quantity(f"stations.{station}.{name}", f"{station}: {title}", unit, formula, better)
@@ -344,18 +203,11 @@ _ALL: dict[str, Quantity] = {
 
 # What a user pays for, in money, time or quality of training; the other metrics say where it comes from. Throughput of
 # an instance or a GPU falls by itself when a fleet grows, and is no regression if what the step costs is none.
-PAID_FOR: tuple[str, ...] = (
-    "step_s",
-    "trainer_idle_fraction",
-    "cost_per_step",
-    "instance_s_per_step",
-    "oldest_sample_age_steps",
-    "staleness_steps.mean",
-    "staleness_steps.p99",
-    "samples_lost.all",
-    "samples_lost.longest_tenth",
-    "dropped_share",
-)
+_PAID_FOR = """
+step_s trainer_idle_fraction cost_per_step instance_s_per_step oldest_sample_age_steps staleness_steps.mean
+staleness_steps.p99 samples_lost.all samples_lost.longest_tenth dropped_share
+"""
+PAID_FOR: tuple[str, ...] = tuple(_PAID_FOR.split())
 
 
 def quantity(name: str) -> Quantity:

@@ -6,6 +6,8 @@ A Struct is made in a thirtieth of the time of a dataclass, and a copy of one in
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from msgspec import Struct, structs
@@ -41,3 +43,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(below) for key, below in value.items()}
     return value
+
+
+def table_rows(table: str) -> Iterator[list[str]]:
+    """The cells of a table of records that is written as text: a row a line, | between its cells.
+
+    A line that begins with a blank goes on with the last one; one that begins with # is a comment.
+    """
+    for row in re.sub(r"\n +", " ", table).strip().splitlines():
+        if not row.startswith("#"):
+            yield [cell.strip() for cell in row.split("|")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from fleetsim import units
@@ -172,30 +172,25 @@ def _drafts(profile: Profile) -> Table:
     return Table("speculative decoding", ("", ""), rows, note=note, words_last=1)
 
 
+def _rate(bytes_s: float) -> str:
+    return f"{bytes_s / 1e9:,.1f} GB/s"
+
+
+_SYNC: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("pausing, requests kept", "pause_s", units.seconds),
+    ("resuming until the next tokens", "resume_s", units.seconds),
+    ("loading the weights, from the device", "load_s", units.seconds),
+    ("loading the weights, from the host", "load_from_host_s", units.seconds),
+    ("weights", "model_bytes", units.gib),
+    ("host to device", "host_bytes_s", _rate),
+    ("between two GPUs", "broadcast_bytes_s", _rate),
+    ("iterations during an update", "slowdown", "{:.2f} times as long".format),
+)
+
+
 def _sync(profile: Profile) -> Table:
-    s = profile.sync
-    if s is None:
-        return _named("weight sync", ())
-
-    rows = (
-        ("pausing, requests kept", _seconds(s.pause_s)),
-        ("resuming until the next tokens", _seconds(s.resume_s)),
-        ("loading the weights, from the device", _seconds(s.load_s)),
-        ("loading the weights, from the host", _seconds(s.load_from_host_s)),
-        ("weights", None if s.model_bytes is None else units.gib(s.model_bytes)),
-        ("host to device", _rate(s.host_bytes_s)),
-        ("between two GPUs", _rate(s.broadcast_bytes_s)),
-        ("iterations during an update", None if s.slowdown is None else f"{s.slowdown:.2f} times as long"),
-    )
-    return _named("weight sync", rows)
-
-
-def _seconds(value: float | None) -> str | None:
-    return None if value is None else units.seconds(value)
-
-
-def _rate(value: float | None) -> str | None:
-    return None if value is None else f"{value / 1e9:,.1f} GB/s"
+    found = ((name, getattr(profile.sync, field, None), written) for name, field, written in _SYNC)
+    return _named("weight sync", ((name, None if x is None else written(x)) for name, x, written in found))
 
 
 def _provenance(profile: Profile) -> Table:

@@ -6,8 +6,13 @@ import difflib
 import os
 import stat
 from pathlib import Path
+from typing import Annotated, TypeVar
+
+import msgspec
 
 from fleetsim.errors import InputError, Problem
+
+T = TypeVar("T")
 
 KINDS = ("scenarios", "calibration")
 # Tables of published figures, the ledger of sealed cases and what the page says of them, beside the scenarios that are
@@ -39,6 +44,23 @@ def data_path(kind: str, name: str) -> Path:
         remedy = f'did you mean "{close[0]}"?' if close else f"shipped: {', '.join(known[:40]) or 'nothing'}"
         raise InputError([Problem(kind, name, f"fleetsim ships no such file under {kind}/", remedy)])
     return path
+
+
+# Numbers of what a program of calibration/ writes.
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+
+
+def fitted(kind: type[T], source: Path | str, name: str, program: str) -> T:
+    """Records of a kind, as a program wrote them: in a file, or a JSON text. name: of the file, in errors.
+
+    Raises InputError for anything else.
+    """
+    try:
+        return msgspec.json.decode(source if isinstance(source, str) else source.read_bytes(), type=kind)
+    except (OSError, msgspec.DecodeError) as error:
+        rule = f"the JSON that {program} writes ({error})"
+        raise InputError([Problem(name, str(source)[:100], rule, f"run {program} again")]) from error
 
 
 def shipped_scenarios() -> dict[str, Path]:

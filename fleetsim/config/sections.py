@@ -170,27 +170,17 @@ Follower = Literal[
     "admission.adaptive.most_samples",
     "buffer.capacity_samples",
 ]
-Followers = tuple[Follower, ...]
+Followers = Annotated[tuple[Follower, ...], Field(strict=False, max_length=10)]
 
 
 class FollowConfig(ConfigSection):
     """Values of this file that change with another batch, group size or staleness, unless they are given beside it."""
 
-    batch: Followers = Field(
-        default=(), strict=False, max_length=10, description="values in multiples of trainer.batch_samples"
-    )
-    group: Followers = Field(
-        default=(), strict=False, max_length=10, description="values in multiples of workload.group_size"
-    )
-    at_least_batch: Followers = Field(
-        default=(), strict=False, max_length=10, description="values of their own that hold at least one whole batch"
-    )
-    staleness: Followers = Field(
-        default=(), strict=False, max_length=10, description="values in multiples of admission.max_staleness"
-    )
-    window: Followers = Field(
-        default=(), strict=False, max_length=10, description="values in multiples of admission.max_staleness + 1"
-    )
+    batch: Followers = Field(default=(), description="values in multiples of trainer.batch_samples")
+    group: Followers = Field(default=(), description="values in multiples of workload.group_size")
+    at_least_batch: Followers = Field(default=(), description="values of their own that hold at least one whole batch")
+    staleness: Followers = Field(default=(), description="values in multiples of admission.max_staleness")
+    window: Followers = Field(default=(), description="values in multiples of admission.max_staleness + 1")
 
 
 # What each kind of them follows, and what is added to it.

@@ -7,6 +7,7 @@ requests (10 requests of each client: a tenth).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -78,19 +79,19 @@ def closed_load(
     prompt, output = np.broadcast_arrays(np.atleast_1d(prompt_tokens), np.atleast_1d(output_tokens))
     limits = replace(limits, max_num_seqs=min(clients, limits.max_num_seqs))
     direct = run_requests(step_time, limits, prompt, output)
+
+    def sent_at(sent: NDArray[np.float64]) -> RequestResult:
+        return run_requests(step_time, limits, prompt, output, arrival_s=sent + path.request_s)
+
     if path == DIRECT and step_time.prefill is None:
-        return _direct(step_time, limits, prompt, output, clients, direct)
-    return _by_path(step_time, limits, prompt, output, clients, path, direct)
+        return _direct(sent_at, output, clients, direct)
+    return _by_path(sent_at, output, clients, path, direct)
 
 
-def _direct(
-    step_time: StepTime,
-    limits: EngineLimits,
-    prompt: NDArray[np.int64],
-    output: NDArray[np.int64],
-    clients: int,
-    result: RequestResult,
-) -> ClientTimes:
+_SentAt = Callable[[NDArray[np.float64]], RequestResult]
+
+
+def _direct(sent_at: _SentAt, output: NDArray[np.int64], clients: int, result: RequestResult) -> ClientTimes:
     """Without a path, sending when one has ended is queueing for its place, but where requests were preempted: these
     wait inside the engine, so when the next one is sent settles only by and by."""
     sent = np.zeros(len(output))
@@ -98,18 +99,12 @@ def _direct(
         sent = _sent(result.finish_s, clients)
         if np.all(result.first_token_s >= sent):
             break
-        result = run_requests(step_time, limits, prompt, output, arrival_s=sent)
+        result = sent_at(sent)
     return _answers(sent, result, output, 0.0)
 
 
 def _by_path(
-    step_time: StepTime,
-    limits: EngineLimits,
-    prompt: NDArray[np.int64],
-    output: NDArray[np.int64],
-    clients: int,
-    path: RequestPath,
-    direct: RequestResult,
+    sent_at: _SentAt, output: NDArray[np.int64], clients: int, path: RequestPath, direct: RequestResult
 ) -> ClientTimes:
     """Each round makes one more wave of requests right, as a request depends on earlier ones only; the start is a guess
     that holds every wave up by the path as often as it was walked."""
@@ -118,7 +113,7 @@ def _by_path(
     sent = _sent(direct.finish_s + path.request_s * waves, clients)
     settled = np.inf
     for _ in range(_ROUNDS):
-        result = run_requests(step_time, limits, prompt, output, arrival_s=sent + path.request_s)
+        result = sent_at(sent)
         answers = _answers(sent, result, output, ahead_s)
         first_s = float(answers.first_s.mean())
         if abs(first_s - settled) <= _SETTLED * first_s:

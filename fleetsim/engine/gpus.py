@@ -8,13 +8,14 @@ because vLLM takes `gpu_memory_utilization` of that number and not of the one on
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 from functools import lru_cache
 
 from msgspec import Struct
 
 from fleetsim.config.engine import EngineConfig
 from fleetsim.errors import InputError, Problem
-from fleetsim.records import replace
+from fleetsim.records import replace, table_rows
 
 _GIB = 2**30
 
@@ -87,138 +88,73 @@ _BRIDGED = (2, 4)
 
 # Visible memory: PyTorch's own "total capacity" and vLLM's "total_gpu_memory" lines; it varies by a few dozen MiB with
 # the driver. It is below the marketing capacity because ECC and the driver take their part first.
-_GPUS = (
-    GpuSpec(
-        "A100-SXM-40GB", 39.39 * _GIB, 1.555e12, 312e12, None, 300e9, "NVIDIA A100 Tensor Core GPU data sheet",
-        aliases=("A100-40", "A100-40GB", "A100-SXM4-40GB"),
-    ),
-    GpuSpec(
-        "A100-SXM-80GB", 79.15 * _GIB, 2.039e12, 312e12, None, 300e9, "NVIDIA A100 Tensor Core GPU data sheet",
-        aliases=("A100", "A100-80", "A100-80GB", "A100-SXM", "A100-SXM4-80GB"),
-    ),
-    GpuSpec(
-        "A100-PCIe-80GB", 79.15 * _GIB, 1.935e12, 312e12, None, PCIE_BYTES_S,
-        "NVIDIA A100 Tensor Core GPU data sheet (PCIe 80GB)", aliases=("A100-PCIe",),
-    ),
-    GpuSpec(
-        "A100-PCIe-40GB", 39.39 * _GIB, 1.555e12, 312e12, None, PCIE_BYTES_S,
-        "NVIDIA A100 Tensor Core GPU data sheet (PCIe 40GB)",
-    ),
-    GpuSpec(
-        "A800-SXM", 79.15 * _GIB, 2.039e12, 312e12, None, 200e9,
-        "NVIDIA A800: A100 SXM 80GB with NVLink cut to 400 GB/s (NVIDIA A800 Tensor Core GPU data sheet)",
-        aliases=("A800", "A800-80GB"),
-    ),
-    GpuSpec(
-        "H100-SXM", 79.11 * _GIB, 3.35e12, 989.4e12, 1978.9e12, 450e9, "NVIDIA H100 Tensor Core GPU data sheet (SXM5)",
-        aliases=("H100", "H100-80GB", "H100-SXM5", "H100-SXM-80GB"),
-    ),
-    GpuSpec(
-        "H100-PCIe", 79.11 * _GIB, 2.0e12, 756e12, 1513e12, PCIE_BYTES_S,
-        "NVIDIA H100 Tensor Core GPU data sheet (PCIe)",
-        aliases=("H100-PCIe-80GB",),
-    ),
-    # A bridge joins two of them.
-    GpuSpec(
-        "H100-NVL", 93.10 * _GIB, 3.9e12, 835.5e12, 1671e12, 300e9, "NVIDIA H100 NVL data sheet (94 GB, dense)",
-        node_gpus=2, aliases=("H100-NVL-94GB",),
-    ),
-    # One per server; its own links join up to 32 of them, which is left out.
-    GpuSpec(
-        "GH200", 94.5 * _GIB, 4.0e12, 989.4e12, 1978.9e12, 450e9, "NVIDIA GH200 data sheet (96 GB HBM3)", node_gpus=1,
-        aliases=("GH200-96GB", "GH200-480GB"),
-    ),
-    GpuSpec(
-        "H200-SXM", 139.81 * _GIB, 4.8e12, 989.4e12, 1978.9e12, 450e9, "NVIDIA H200 Tensor Core GPU data sheet (SXM)",
-        aliases=("H200", "H200-141GB", "H200-SXM-141GB"),
-    ),
-    # A bridge joins four of them.
-    GpuSpec(
-        "H200-NVL", 139.81 * _GIB, 4.8e12, 835.5e12, 1671e12, 450e9, "NVIDIA H200 data sheet (NVL, dense)",
-        node_gpus=4, aliases=("H200-NVL-141GB",),
-    ),
-    GpuSpec(
-        "H800-SXM", 79.11 * _GIB, 3.35e12, 989.4e12, 1978.9e12, 200e9,
-        "NVIDIA H800: H100 SXM with NVLink cut to 400 GB/s (DeepSeek-V3 technical report, arXiv 2412.19437)",
-        aliases=("H800",),
-    ),
-    GpuSpec(
-        "H20-SXM", 95.0 * _GIB, 4.0e12, 148e12, 296e12, 450e9, "NVIDIA H20 product brief (HGX H20, 96 GB)",
-        aliases=("H20", "H20-96GB"),
-    ),
-    GpuSpec(
-        "H20-3e", 139.81 * _GIB, 4.8e12, 148e12, 296e12, 450e9, "NVIDIA H20-3e (HGX H20, 141 GB)",
-        aliases=("H20-141GB",),
-    ),
-    GpuSpec(
-        "B200-SXM", 178.35 * _GIB, 8.0e12, 2250e12, 4500e12, 900e9, "NVIDIA HGX B200 data sheet (dense, per GPU)",
-        aliases=("B200", "B200-180GB"), fp4_flop_s=9000e12,
-    ),
-    # One NVLink domain of 72 GPUs; 189,471 MiB are visible.
-    GpuSpec(
-        "GB200", 185.03 * _GIB, 8.0e12, 2500e12, 5000e12, 900e9, "NVIDIA GB200 NVL72 data sheet (dense, per GPU)",
-        node_gpus=72, aliases=("GB200-NVL72", "GB200-NVL4"), fp4_flop_s=10000e12,
-    ),
-    # 275,040 and 284,208 MiB on the box's display, less what the driver takes on a B200.
-    GpuSpec(
-        "B300-SXM", 267.8 * _GIB, 8.0e12, 2250e12, 4500e12, 900e9, "NVIDIA HGX B300 data sheet (dense, per GPU)",
-        aliases=("B300", "B300-288GB", "B300-SXM6"), fp4_flop_s=13500e12,
-    ),
-    GpuSpec(
-        "GB300", 276.8 * _GIB, 8.0e12, 2500e12, 5000e12, 900e9, "NVIDIA GB300 NVL72 data sheet (dense, per GPU)",
-        node_gpus=72, aliases=("GB300-NVL72",), fp4_flop_s=15000e12,
-    ),
-    GpuSpec(
-        "L4", 22.03 * _GIB, 0.3e12, 121e12, 242.5e12, PCIE_BYTES_S, "NVIDIA L4 data sheet (dense)",
-    ),
-    GpuSpec(
-        "L20", 44.39 * _GIB, 0.864e12, 119.5e12, 239e12, PCIE_BYTES_S, "NVIDIA L20 product brief",
-    ),
-    GpuSpec(
-        "A10G", 22.06 * _GIB, 0.6e12, 70e12, None, PCIE_BYTES_S, "NVIDIA A10G (AWS G5: 35 TFLOPS of FP32)",
-    ),
-    GpuSpec(
-        "L40S", 44.39 * _GIB, 0.864e12, 362.05e12, 733e12, PCIE_BYTES_S, "NVIDIA L40S data sheet (no NVLink)",
-        aliases=("L40S-48GB",),
-    ),
-    # GeForce multiplies 16 bits and fp8 at full rate only where it adds up in 16 bits; engines add up in 32.
-    GpuSpec(
-        "RTX-4090", 23.52 * _GIB, 1.008e12, 165.2e12, 330.3e12, PCIE_BYTES_S,
-        "NVIDIA Ada GPU architecture whitepaper, V2.02 (dense, FP32 accumulate)",
-        aliases=("RTX4090", "4090", "GeForce-RTX-4090"),
-    ),
-    GpuSpec(
-        "RTX-5090", 31.36 * _GIB, 1.792e12, 209.5e12, 419e12, PCIE_BYTES_S,
-        "NVIDIA RTX Blackwell GPU architecture whitepaper (dense, FP32 accumulate)",
-        aliases=("RTX5090", "5090", "GeForce-RTX-5090"), fp4_flop_s=1676e12,
-    ),
-    GpuSpec(
-        "RTX-6000-Ada", 47.4 * _GIB, 0.96e12, 364.2e12, 728.5e12, PCIE_BYTES_S, "NVIDIA RTX 6000 Ada data sheet",
-        aliases=("RTX-6000-Ada-Generation",),
-    ),
-    GpuSpec(
-        "RTX-PRO-6000", 94.97 * _GIB, 1.597e12, 503.8e12, 1007.6e12, PCIE_BYTES_S,
-        "NVIDIA RTX PRO 6000 Blackwell Server Edition data sheet (dense)",
-        aliases=("RTX-PRO-6000-Blackwell", "RTX-PRO-6000-Blackwell-Server-Edition", "RTXPRO6000"), fp4_flop_s=2015e12,
-    ),
-    GpuSpec(
-        "MI300X", 191.98 * _GIB, 5.3e12, 1307.4e12, 2614.9e12, 448e9,
-        "AMD Instinct MI300X data sheet (7 Infinity Fabric links of 64 GB/s each way)",
-        aliases=("MI300X-192GB",),
-    ),
-    GpuSpec(
-        "MI325X", 255.98 * _GIB, 6.0e12, 1307.4e12, 2614.9e12, 448e9, "AMD Instinct MI325X data sheet",
-        aliases=("MI325X-256GB",),
-    ),
-    GpuSpec(
-        "MI350X", 287.98 * _GIB, 8.0e12, 2306.9e12, 4613.7e12, 537.6e9, "AMD Instinct MI350X data sheet (dense)",
-        aliases=("MI350X-288GB",), fp4_flop_s=9227.5e12,
-    ),
-    GpuSpec(
-        "MI355X", 287.98 * _GIB, 8.0e12, 2516.6e12, 5033.2e12, 537.6e9, "AMD Instinct MI355X data sheet (dense)",
-        aliases=("MI355X-288GB",), fp4_flop_s=10066.3e12,
-    ),
-)  # fmt: skip
+# name | GiB of memory | its TB/s | TFLOP/s of bf16 | fp8 | fp4 | GB/s to a peer | GPUs so joined | aliases | source
+_TABLE = """
+A100-SXM-40GB | 39.39 | 1.555 | 312 | | | 300 | 8 | A100-40, A100-40GB, A100-SXM4-40GB | NVIDIA A100 Tensor Core GPU
+    data sheet
+A100-SXM-80GB | 79.15 | 2.039 | 312 | | | 300 | 8 | A100, A100-80, A100-80GB, A100-SXM, A100-SXM4-80GB | NVIDIA A100
+    Tensor Core GPU data sheet
+A100-PCIe-80GB | 79.15 | 1.935 | 312 | | | PCIe | 8 | A100-PCIe | NVIDIA A100 Tensor Core GPU data sheet (PCIe 80GB)
+A100-PCIe-40GB | 39.39 | 1.555 | 312 | | | PCIe | 8 | | NVIDIA A100 Tensor Core GPU data sheet (PCIe 40GB)
+A800-SXM | 79.15 | 2.039 | 312 | | | 200 | 8 | A800, A800-80GB | NVIDIA A800: A100 SXM 80GB with NVLink cut to 400
+    GB/s (NVIDIA A800 Tensor Core GPU data sheet)
+H100-SXM | 79.11 | 3.35 | 989.4 | 1978.9 | | 450 | 8 | H100, H100-80GB, H100-SXM5, H100-SXM-80GB | NVIDIA H100 Tensor
+    Core GPU data sheet (SXM5)
+H100-PCIe | 79.11 | 2 | 756 | 1513 | | PCIe | 8 | H100-PCIe-80GB | NVIDIA H100 Tensor Core GPU data sheet (PCIe)
+# A bridge joins two of them.
+H100-NVL | 93.1 | 3.9 | 835.5 | 1671 | | 300 | 2 | H100-NVL-94GB | NVIDIA H100 NVL data sheet (94 GB, dense)
+# One per server; its own links join up to 32 of them, which is left out.
+GH200 | 94.5 | 4 | 989.4 | 1978.9 | | 450 | 1 | GH200-96GB, GH200-480GB | NVIDIA GH200 data sheet (96 GB HBM3)
+H200-SXM | 139.81 | 4.8 | 989.4 | 1978.9 | | 450 | 8 | H200, H200-141GB, H200-SXM-141GB | NVIDIA H200 Tensor Core GPU
+    data sheet (SXM)
+# A bridge joins four of them.
+H200-NVL | 139.81 | 4.8 | 835.5 | 1671 | | 450 | 4 | H200-NVL-141GB | NVIDIA H200 data sheet (NVL, dense)
+H800-SXM | 79.11 | 3.35 | 989.4 | 1978.9 | | 200 | 8 | H800 | NVIDIA H800: H100 SXM with NVLink cut to 400 GB/s
+    (DeepSeek-V3 technical report, arXiv 2412.19437)
+H20-SXM | 95 | 4 | 148 | 296 | | 450 | 8 | H20, H20-96GB | NVIDIA H20 product brief (HGX H20, 96 GB)
+H20-3e | 139.81 | 4.8 | 148 | 296 | | 450 | 8 | H20-141GB | NVIDIA H20-3e (HGX H20, 141 GB)
+B200-SXM | 178.35 | 8 | 2250 | 4500 | 9000 | 900 | 8 | B200, B200-180GB | NVIDIA HGX B200 data sheet (dense, per GPU)
+# One NVLink domain of 72 GPUs; 189,471 MiB are visible.
+GB200 | 185.03 | 8 | 2500 | 5000 | 10000 | 900 | 72 | GB200-NVL72, GB200-NVL4 | NVIDIA GB200 NVL72 data sheet (dense,
+    per GPU)
+# 275,040 and 284,208 MiB on the box's display, less what the driver takes on a B200.
+B300-SXM | 267.8 | 8 | 2250 | 4500 | 13500 | 900 | 8 | B300, B300-288GB, B300-SXM6 | NVIDIA HGX B300 data sheet
+    (dense, per GPU)
+GB300 | 276.8 | 8 | 2500 | 5000 | 15000 | 900 | 72 | GB300-NVL72 | NVIDIA GB300 NVL72 data sheet (dense, per GPU)
+L4 | 22.03 | 0.3 | 121 | 242.5 | | PCIe | 8 | | NVIDIA L4 data sheet (dense)
+L20 | 44.39 | 0.864 | 119.5 | 239 | | PCIe | 8 | | NVIDIA L20 product brief
+A10G | 22.06 | 0.6 | 70 | | | PCIe | 8 | | NVIDIA A10G (AWS G5: 35 TFLOPS of FP32)
+L40S | 44.39 | 0.864 | 362.05 | 733 | | PCIe | 8 | L40S-48GB | NVIDIA L40S data sheet (no NVLink)
+# GeForce multiplies 16 bits and fp8 at full rate only where it adds up in 16 bits; engines add up in 32.
+RTX-4090 | 23.52 | 1.008 | 165.2 | 330.3 | | PCIe | 8 | RTX4090, 4090, GeForce-RTX-4090 | NVIDIA Ada GPU architecture
+    whitepaper, V2.02 (dense, FP32 accumulate)
+RTX-5090 | 31.36 | 1.792 | 209.5 | 419 | 1676 | PCIe | 8 | RTX5090, 5090, GeForce-RTX-5090 | NVIDIA RTX Blackwell GPU
+    architecture whitepaper (dense, FP32 accumulate)
+RTX-6000-Ada | 47.4 | 0.96 | 364.2 | 728.5 | | PCIe | 8 | RTX-6000-Ada-Generation | NVIDIA RTX 6000 Ada data sheet
+RTX-PRO-6000 | 94.97 | 1.597 | 503.8 | 1007.6 | 2015 | PCIe | 8 | RTX-PRO-6000-Blackwell,
+    RTX-PRO-6000-Blackwell-Server-Edition, RTXPRO6000 | NVIDIA RTX PRO 6000 Blackwell Server Edition data sheet
+    (dense)
+MI300X | 191.98 | 5.3 | 1307.4 | 2614.9 | | 448 | 8 | MI300X-192GB | AMD Instinct MI300X data sheet (7 Infinity Fabric
+    links of 64 GB/s each way)
+MI325X | 255.98 | 6 | 1307.4 | 2614.9 | | 448 | 8 | MI325X-256GB | AMD Instinct MI325X data sheet
+MI350X | 287.98 | 8 | 2306.9 | 4613.7 | 9227.5 | 537.6 | 8 | MI350X-288GB | AMD Instinct MI350X data sheet (dense)
+MI355X | 287.98 | 8 | 2516.6 | 5033.2 | 10066.3 | 537.6 | 8 | MI355X-288GB | AMD Instinct MI355X data sheet (dense)
+"""
+
+
+def _read(table: str) -> Iterator[GpuSpec]:
+    for name, gib, *rates, link, joined, aliases, source in table_rows(table):
+        memory_bytes_s, bf16, fp8, fp4 = (float(f"{rate}e12") if rate else None for rate in rates)
+        assert memory_bytes_s is not None
+        assert bf16 is not None
+        yield GpuSpec(
+            name, float(gib) * _GIB, memory_bytes_s, bf16, fp8,
+            PCIE_BYTES_S if link == "PCIe" else float(f"{link}e9"), source, int(joined),
+            tuple(filter(None, aliases.split(", "))), fp4,
+        )  # fmt: skip
+
+
+_GPUS = tuple(_read(_TABLE))
 
 # Architecture and processors, by how the name begins; the longest beginning counts. From the vendors' white papers.
 _MADE_OF = {

@@ -17,10 +17,12 @@ import math
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
 from fleetsim import units
+from fleetsim.config.data_files import data_path, fitted
 from fleetsim.config.engine import EngineConfig
 from fleetsim.engine.gpus import GpuSpec, gpu_of
 from fleetsim.engine.model.names import model_shape
@@ -144,33 +146,22 @@ def known_error_of(engine: EngineConfig) -> KnownError:
     return known_error(domain_of(gpu_of(engine), model_shape(engine.model), engine.dtype, engine.name))
 
 
+class _Errors(Struct):
+    """The file: the fields of a record's domain stand beside its others."""
+
+    errors: tuple[dict[str, Any], ...]
+
+
 def read_known_errors(path: Path) -> tuple[KnownError, ...]:
     """The records that calibration/fit_engine.py wrote. Raises InputError when it is not that file."""
-    try:
-        rows = json.loads(path.read_text(encoding="utf-8"))["errors"]
-        names = field_names(Domain)
-        return tuple(
-            KnownError(
-                Domain(**{name: row[name] for name in names}),
-                bool(row["gpu_seen"]),
-                float(row["median"]),
-                float(row["p90"]),
-                float(row["bias"]),
-                int(row["runs"]),
-                tuple(row["sources"]),
-            )
-            for row in rows
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        rule = f"the JSON that calibration/fit_engine.py writes ({type(error).__name__}: {error})"
-        raise InputError([Problem("engine_errors", str(path), rule, "run it again")]) from error
+    whose = "engine_errors", "calibration/fit_engine.py"
+    rows = [{"domain": row, **row} for row in fitted(_Errors, path, *whose).errors]
+    return fitted(tuple[KnownError, ...], json.dumps(rows), *whose)
 
 
 @cache
 def known_errors() -> tuple[KnownError, ...]:
     """The records that come with the package, read once."""
-    from fleetsim.config.data_files import data_path
-
     return read_known_errors(data_path("calibration", "engine_errors.json"))
 
 

@@ -32,6 +32,8 @@ DENSE_FSDP, MIXTURE_FSDP = 40e9, 20e9
 COPY_BYTES = 6
 # Without a transport and without a figure of the user.
 PUBLISH_S, PAUSE_S, TRAINER_BLOCK_S = 0.0, 1.0, 1.0
+# The three times, as they are told.
+_TIMES = {"publish_s": "publish", "pause_s": "pause", "trainer_block_s": "trainer held"}
 
 
 class SyncTimes(Struct, frozen=True):
@@ -55,12 +57,7 @@ class SyncTimes(Struct, frozen=True):
 
     def slower(self, factor: float) -> SyncTimes:
         """The same sync, `factor` times as long in all its parts."""
-        return replace(
-            self,
-            publish_s=factor * self.publish_s,
-            pause_s=factor * self.pause_s,
-            trainer_block_s=factor * self.trainer_block_s,
-        )
+        return replace(self, **{name: factor * getattr(self, name) for name in _TIMES})
 
 
 def sync_times(scenario: Scenario) -> SyncTimes:
@@ -73,7 +70,7 @@ def sync_times(scenario: Scenario) -> SyncTimes:
         return _pinned(sync, Stages(PUBLISH_S, PAUSE_S, TRAINER_BLOCK_S, ""), (), "")
     transfer = transfer_of(scenario)
     stages = TRANSPORTS[sync.transport](transfer)
-    derived = tuple(name for name in ("publish_s", "pause_s", "trainer_block_s") if getattr(sync, name) is None)
+    derived = tuple(name for name in _TIMES if getattr(sync, name) is None)
     return _pinned(sync, stages, derived, _words(sync.transport, transfer, stages))
 
 
@@ -98,13 +95,8 @@ def _stages_between(transport: str, moved: Transfer, fleets: tuple[tuple[int, in
 
 def _pinned(sync: SyncConfig, stages: Stages, derived: tuple[str, ...], text: str) -> SyncTimes:
     """The times of the stages, but for those that the file gives."""
-    return SyncTimes(
-        stages.publish_s if sync.publish_s is None else sync.publish_s,
-        stages.pause_s if sync.pause_s is None else sync.pause_s,
-        stages.trainer_block_s if sync.trainer_block_s is None else sync.trainer_block_s,
-        derived,
-        text,
-    )
+    times = {name: getattr(stages if getattr(sync, name) is None else sync, name) for name in _TIMES}
+    return SyncTimes(**times, derived=derived, text=text)
 
 
 def transfer_of(scenario: Scenario) -> Transfer:
@@ -272,9 +264,5 @@ def sync_words(times: SyncTimes) -> str:
     """Which times were derived, and from what; empty where none was."""
     if not times.derived:
         return ""
-    names = {
-        "publish_s": f"publish {units.seconds(times.publish_s)}",
-        "pause_s": f"pause {units.seconds(times.pause_s)}",
-        "trainer_block_s": f"trainer held {units.seconds(times.trainer_block_s)}",
-    }
-    return f"weight sync: {', '.join(names[name] for name in times.derived)}: from {times.text}"
+    said = (f"{_TIMES[name]} {units.seconds(getattr(times, name))}" for name in times.derived)
+    return f"weight sync: {', '.join(said)}: from {times.text}"

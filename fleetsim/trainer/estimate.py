@@ -17,7 +17,7 @@ from fleetsim.engine.gpus import GpuSpec, gpu_of, gpu_spec
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.transport import backend_for, known_gpu
 from fleetsim.errors import InputError, Problem
-from fleetsim.records import replace
+from fleetsim.records import field_names, replace
 from fleetsim.trainer.plan import Batch, Memory, Recipe, TrainerLayout, TrainingPlan, memory_of
 from fleetsim.trainer.seconds import (
     KnownTrainerError,
@@ -191,7 +191,8 @@ class TrainerEstimate(Struct, frozen=True):
         return token * plan.batch.tokens * epochs / peak
 
 
-def estimate(plan: TrainingPlan, *, gpus_given: bool, ranks: TrainerLayout | None = None) -> TrainerEstimate:
+@lru_cache(maxsize=4096)
+def _estimate(plan: TrainingPlan, gpus_given: bool, ranks: TrainerLayout) -> TrainerEstimate:
     """The plan on its GPUs, or on the smallest trainer that holds it, in the fastest layout.
 
     ranks: those above one that somebody chose. Raises InputError where nothing fits, with what would.
@@ -206,6 +207,8 @@ def estimate(plan: TrainingPlan, *, gpus_given: bool, ranks: TrainerLayout | Non
 
 
 _RECIPE = "trainer.recipe."
+# What a recipe has as the scenario has it.
+_OF_RECIPE = tuple(name for name in field_names(Recipe) if name not in ("backend", "tune", "minibatches"))
 
 
 def estimate_of(scenario: Scenario, gpus: int | None) -> TrainerEstimate:
@@ -213,12 +216,7 @@ def estimate_of(scenario: Scenario, gpus: int | None) -> TrainerEstimate:
 
     Raises InputError for a model or GPU that is not known, or a trainer that is too small.
     """
-    return _estimated(_plan_of(scenario, gpus), gpus is not None, _ranks(scenario, gpus))
-
-
-@lru_cache(maxsize=4096)
-def _estimated(plan: TrainingPlan, gpus_given: bool, ranks: TrainerLayout) -> TrainerEstimate:
-    return estimate(plan, gpus_given=gpus_given, ranks=ranks)
+    return _estimate(_plan_of(scenario, gpus), gpus is not None, _ranks(scenario, gpus))
 
 
 def is_known(scenario: Scenario) -> bool:
@@ -306,20 +304,12 @@ def _plan_of(scenario: Scenario, gpus: int | None) -> TrainingPlan:
         gpu = known_gpu(scenario.engine) if r.gpu is None else _own_gpu(scenario.engine, r.gpu)
     except InputError as error:
         raise InputError([replace(p, path=_place(p, r.model, r.gpu)) for p in error.problems]) from None
+    own = {name: getattr(r, name) for name in _OF_RECIPE}
     recipe = Recipe(
         backend=r.backend or backend_for(shape),
         tune=r.tune or ("full" if scenario.engine.lora is None else "lora"),
-        recompute=r.recompute,
-        packing=r.packing,
-        epochs=r.epochs,
         minibatches=max(r.optimizer_steps, scenario.trainer.minibatches),
-        micro_tokens=r.micro_tokens,
-        old_log_probs=r.old_log_probs,
-        reference=r.reference,
-        critic=r.critic,
-        offload=r.offload,
-        precision=r.precision,
-        framework=r.framework,
+        **own,
     )
     return TrainingPlan(shape, gpu, batch_of(scenario), recipe, TrainerLayout(gpus or 1))
 

@@ -8,18 +8,14 @@ arXiv 2307.08691, section 3.1) and twice the movement; recomputed activations ar
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 from msgspec import Struct
 
+from fleetsim.config.data_files import Positive, data_path, fitted
 from fleetsim.engine.gpus import GpuSpec
 from fleetsim.engine.model.shape import ModelShape
-from fleetsim.errors import InputError, Problem
-from fleetsim.records import field_names
 from fleetsim.trainer.plan import LORA_SHARE, TrainingPlan, Work, work_of
 
 # --- Seconds of a trainer's collectives, from bytes and links: the part of a step that grows with the GPUs.
@@ -109,16 +105,16 @@ class Efficiency(Struct, frozen=True):
     whatever it holds. micro_s: of a micro-batch.
     """
 
-    product: float
-    expert: float
-    attention: float
-    touches: float
-    head_touches: float
-    links: float
-    exposed: float
-    forward: float
-    step_s: float
-    micro_s: float
+    product: Positive
+    expert: Positive
+    attention: Positive
+    touches: Positive
+    head_touches: Positive
+    links: Positive
+    exposed: Positive
+    forward: Positive
+    step_s: Positive
+    micro_s: Positive
 
 
 class KnownTrainerError(Struct, frozen=True):
@@ -140,8 +136,8 @@ class TrainerFit(Struct, frozen=True):
     framework on top of it; errors: by both, and "" for all."""
 
     efficiency: Efficiency
-    kinds: Mapping[str, float]
-    frameworks: Mapping[str, float]
+    kinds: Mapping[str, Positive]
+    frameworks: Mapping[str, Positive]
     errors: Mapping[str, KnownTrainerError]
 
     def factor(self, kind: str, family: str) -> float:
@@ -153,39 +149,10 @@ class TrainerFit(Struct, frozen=True):
         return self.errors.get(family) or self.errors.get(kind) or self.errors.get("")
 
 
-def fit_of(document: Mapping[str, Any]) -> TrainerFit:
-    """From the JSON that calibration/fit_trainer.py writes. Raises InputError when a key is missing or no number."""
-    try:
-        return TrainerFit(
-            Efficiency(**{n: _number(n, document["efficiency"][n]) for n in field_names(Efficiency)}),
-            {name: _number(name, value) for name, value in document["kinds"].items()},
-            {name: _number(name, value) for name, value in document["frameworks"].items()},
-            {name: KnownTrainerError(**row) for name, row in document["errors"].items()},
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise _wrong(type(error).__name__, f"the keys that the fit writes ({error})") from error
-
-
 @cache
 def shipped_fit() -> TrainerFit:
-    """The one that comes with the package, read once."""
-    from fleetsim.config.data_files import data_path
-
-    try:
-        document = json.loads(data_path("calibration", _FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise _wrong(_FILE, f"readable JSON ({error})") from error
-    return fit_of(document)
-
-
-def _number(where: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-        raise _wrong(value, f"{where}: a finite number above 0")
-    return float(value)
-
-
-def _wrong(value: Any, rule: str) -> InputError:
-    return InputError([Problem(_FILE, value, rule, "run calibration/fit_trainer.py again")])
+    """The one that comes with the package, as calibration/fit_trainer.py writes it, read once."""
+    return fitted(TrainerFit, data_path("calibration", _FILE), _FILE, "calibration/fit_trainer.py")
 
 
 # A forward pass keeps no activations, so its micro-batches are larger by about this.

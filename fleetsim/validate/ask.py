@@ -86,8 +86,7 @@ class ValidateResult(Briefed):
         """
         from fleetsim.tell.data import versions
         from fleetsim.validate.case import STATED
-        from fleetsim.validate.groups import groups_of
-        from fleetsim.validate.run import held_share
+        from fleetsim.validate.groups import groups_of, held_share
 
         total, told = self.summary, [as_dict(a) | {"held": a.held} for a in self.ranges]
         return {

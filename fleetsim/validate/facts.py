@@ -6,7 +6,7 @@ In Markdown a line a case stands for its arms: the terminal and the page of --ht
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from operator import itemgetter
 from statistics import median
@@ -33,12 +33,11 @@ from fleetsim.tell.facts import explained, facts
 from fleetsim.units import number, plural
 from fleetsim.validate.arms import factors_of
 from fleetsim.validate.case import STATED
-from fleetsim.validate.groups import HELD, Row, groups_of, groups_table
+from fleetsim.validate.groups import HELD, Row, groups_of, groups_table, held_share
 from fleetsim.validate.pictures import arms, error_chart, figures_chart
-from fleetsim.validate.run import RangedArm, held_share
+from fleetsim.validate.run import RangedArm
 from fleetsim.validate.verdict import (
     BEYOND,
-    ArmResult,
     CaseResult,
     Summary,
     gate_rows,
@@ -221,11 +220,9 @@ def _misses(results: Sequence[CaseResult]) -> Iterator[Words]:
     """Every arm that misses a gate, and every wrong order, with the reason."""
     for result in results:
         for arm in result.misses:
-            why = _plain(arm.arm.reading) or "its case gives no reason"
-            yield Words(f"{result.case.id} {arm.arm.name}.", f" {why}", strong=True)
+            yield _why(f"{result.case.id} {arm.arm.name}.", arm.arm.reading or "its case gives no reason")
         for a, b in result.wrong_order:
-            why = "the simulation has them the other way round"
-            yield Words(f"{result.case.id} order of {a} and {b}.", f" {why}", strong=True)
+            yield _why(f"{result.case.id} order of {a} and {b}.", "the simulation has them the other way round")
 
 
 def _far_blind(total: Summary) -> str | None:
@@ -246,7 +243,7 @@ def _unpublished(results: Sequence[CaseResult]) -> Iterator[Words]:
             reasons.setdefault(_plain(why), []).append(arm.name)
         reasons.pop("", None)
         for why, names in reasons.items():
-            yield Words(f"{result.case.id} {', '.join(names)}.", f" {why}", strong=True)
+            yield _why(f"{result.case.id} {', '.join(names)}.", why)
 
 
 def _without_gate(unknown: Sequence[Words], why: str) -> str | None:
@@ -269,7 +266,11 @@ def _case(result: CaseResult) -> Section:
             arms(result),
             terminal_only(f"wrong order: {wrong}" if wrong else None),
             page_only(f"Wrong order: {wrong}." if wrong else None, _plain(case.reading)),
-            page_only(_readings(result), _blind_readings(result)),
+            page_only(
+                # those that miss have had their reasons above
+                _bullets(_why(f"{a.arm.name}.", a.arm.reading) for a in result.arms if a not in result.misses),
+                _bullets(_why(f"{a.arm.name}, blind.", a.arm.blind) for a in result.arms),
+            ),
             page_only(*_assumed(result)),
             page_only(f"Sources ({trust}): {'; '.join(_plain(s) for s in case.sources)}."),
         ),
@@ -278,24 +279,14 @@ def _case(result: CaseResult) -> Section:
     )
 
 
-def _readings(result: CaseResult) -> Bullets | None:
-    """What there is to say of arms that hold: on a page, those that miss have had their reasons above."""
-    found = tuple(_reading(arm) for arm in result.arms if arm.arm.reading and arm not in result.misses)
-    return Bullets(found) if found else None
+def _why(of: str, why: str) -> Words:
+    return Words(of, f" {_plain(why)}".rstrip(), strong=True)
 
 
-def _blind_readings(result: CaseResult) -> Bullets | None:
-    """Why arms are far off without their own seconds."""
-    found = tuple(
-        Words(f"{arm.arm.name}, blind.", f" {_plain(arm.arm.blind)}", strong=True)
-        for arm in result.arms
-        if arm.arm.blind
-    )
-    return Bullets(found) if found else None
-
-
-def _reading(arm: ArmResult) -> Words:
-    return Words(f"{arm.arm.name}.", f" {_plain(arm.arm.reading)}", strong=True)
+def _bullets(found: Iterable[Words]) -> Bullets | None:
+    """What there is a reason of."""
+    told = tuple(words for words in found if words.tail)
+    return Bullets(told) if told else None
 
 
 def _assumed(result: CaseResult) -> tuple[Block, ...]:

@@ -17,6 +17,7 @@ from fleetsim.job.uncertainty import RERUN
 from fleetsim.tell.document import Table
 from fleetsim.validate.case import Arm, PublishedCase
 from fleetsim.validate.ledger import Ledger
+from fleetsim.validate.run import RangedArm
 from fleetsim.validate.verdict import BEYOND, ArmResult, CaseResult, role
 
 OWN, MODELLED, SEALED, BLIND = "trainer given", "trainer not given", "sealed", "blind"
@@ -157,8 +158,6 @@ def groups_of(rows: Sequence[Row]) -> tuple[Group, ...]:
 def _group(name: str, rows: Sequence[Row]) -> Group:
     errors = [abs(r.error) for r in rows if r.error is not None]
     waits = [abs(r.wait_error) for r in rows if r.wait_error is not None]
-    cases = dict.fromkeys(r.case for r in rows)
-    held = fmean(fmean(bool(r.held) for r in rows if r.case == case) for case in cases)
     return Group(
         name,
         len(rows),
@@ -166,9 +165,15 @@ def _group(name: str, rows: Sequence[Row]) -> Group:
         max(errors),
         sum(e > BEYOND for e in errors),
         median(waits) if waits else None,
-        held,
+        held_share(rows),
         median(r.high / r.low for r in rows),
     )
+
+
+def held_share(arms: Sequence[Row] | Sequence[RangedArm]) -> float:
+    """The share of arms whose range holds what was published; every case counts alike, as its arms are much alike."""
+    cases = dict.fromkeys(a.case for a in arms)
+    return fmean(fmean(bool(a.held) for a in arms if a.case == case) for case in cases)
 
 
 def groups_table(groups: Sequence[Group]) -> Table:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from statistics import fmean
 
 from msgspec import Struct
 
@@ -110,17 +109,8 @@ def ranged(
 
 def ranged_arms(results: Sequence[CaseResult]) -> tuple[RangedArm, ...]:
     """All arms with absolute figures, of cases whose engine is known, one case a core at a time."""
-    return tuple(arm for arms in side_by_side(_of_case, [r for r in results if _is_absolute(r.case)]) for arm in arms)
-
-
-def held_share(arms: Sequence[RangedArm]) -> float:
-    """The share of arms whose range holds what was published; every case counts alike, as its arms are much alike."""
-    cases = dict.fromkeys(a.case for a in arms)
-    return fmean(fmean(a.held for a in arms if a.case == case) for case in cases)
-
-
-def _is_absolute(case: PublishedCase) -> bool:
-    return not case.relative and not case.stands_in
+    absolute = [r for r in results if not r.case.relative and not r.case.stands_in]
+    return tuple(arm for arms in side_by_side(_of_case, absolute) for arm in arms)
 
 
 def _of_case(result: CaseResult) -> list[RangedArm]:

@@ -65,11 +65,6 @@ class CaseResult(Struct, frozen=True):
     put: tuple[CaseResult, ...] = ()
 
     @property
-    def ratio_errors(self) -> tuple[float, ...]:
-        """Absolute ratio errors of the gated arms."""
-        return tuple(abs(a.ratio_error) for a in self.arms if a.ratio_error is not None and a.arm.gated)
-
-    @property
     def misses(self) -> tuple[ArmResult, ...]:
         """Gated arms that miss a gate of their case by themselves: ratio, absolute, or bottleneck."""
         return tuple(a for a in self.arms if a.arm.gated and self._misses(a))
@@ -153,12 +148,11 @@ def judge(case: PublishedCase, fitted: Fitted | None, figures: dict[str, Figures
 
 def summary(results: Sequence[CaseResult]) -> Summary:
     """The gates over all cases."""
-    ratios = [e for r in results if "ratio" in r.case.gates for e in r.ratio_errors]
-    absolute = [
-        abs(a.error) for r in results if "abs" in r.case.gates for a in r.arms if a.error is not None and a.arm.gated
-    ]
+    gated = [(a, r.case.gates) for r in results for a in r.arms if a.arm.gated]
+    ratios = [abs(a.ratio_error) for a, gates in gated if "ratio" in gates and a.ratio_error is not None]
+    absolute = [abs(a.error) for a, gates in gated if "abs" in gates and a.error is not None]
     blind = [r.blind for r in results if r.blind is not None]
-    sides = [a.bottleneck for r in results for a in r.arms if a.bottleneck is not None and a.arm.gated]
+    sides = [a.bottleneck for a, _ in gated if a.bottleneck is not None]
     return Summary(
         cases=len(results),
         arms=sum(len(r.arms) for r in results),

@@ -17,7 +17,7 @@ from fleetsim.engine.kv_memory import stage_bytes
 from fleetsim.engine.layout import Layout, near
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.operators.curves import shipped_curves
-from fleetsim.engine.operators.device import Device, grouped_s
+from fleetsim.engine.operators.device import Device, experts_s
 from fleetsim.engine.transport import transfer_of
 from fleetsim.errors import InputError
 from fleetsim.job.job import job_from_flags
@@ -126,7 +126,7 @@ def test_experts_that_get_their_tokens_take_what_nvidia_measured() -> None:
     expert, each = (3 * 7168 * 2048, 7168 + 2048), 3 * 7168 * 2048
     for kind, tokens, gpus, seconds in (("few", 8192, 64, 0.110e-3), ("many", 262_144, 32, 7.19e-3 - 2.27e-3)):
         rows, stored = np.array(tokens * 8 / gpus), np.array(256 / gpus * each)
-        found = grouped_s(gpu, family.grouped[kind], gpu.flop_s("fp8"), stored, rows, expert)
+        found = experts_s(gpu, family.grouped[kind], gpu.flop_s("fp8"), stored, rows, expert)
         assert float(found) == pytest.approx(seconds, rel=0.1)
 
 

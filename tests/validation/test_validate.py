@@ -30,9 +30,22 @@ from fleetsim.validate.arms import blind_scenario_of, factors_of, scenario_of
 from fleetsim.validate.ask import ValidateResult
 from fleetsim.validate.case import PublishedCase, load_cases, shipped
 from fleetsim.validate.fit import fit, search
-from fleetsim.validate.groups import ABOVE, BELOW, HELD, MODELLED, OWN, SEALED, Row, apart, groups_of, range_of, rows_of
+from fleetsim.validate.groups import (
+    ABOVE,
+    BELOW,
+    HELD,
+    MODELLED,
+    OWN,
+    SEALED,
+    Row,
+    apart,
+    groups_of,
+    held_share,
+    range_of,
+    rows_of,
+)
 from fleetsim.validate.ledger import read_ledger
-from fleetsim.validate.run import RangedArm, held_share, ranged, ranged_arms, run_case
+from fleetsim.validate.run import RangedArm, ranged, ranged_arms, run_case
 from fleetsim.validate.verdict import ABSOLUTE, CaseResult, gate_rows, summary
 from tests.once import once
 

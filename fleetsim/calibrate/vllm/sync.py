@@ -48,11 +48,10 @@ def measure_sync(engine: VllmEngine, deadline_s: float) -> None:
         return answer[0] if isinstance(answer, list) else answer
 
     part("reset_prefix_cache_s", lambda: seconds_of(engine.core.reset_prefix_cache))
-    requests = _decoding(engine)
+    _decoding(engine)
     part("pause_keep_s", lambda: _pause(engine))
     part("resume_to_next_result_s", lambda: _resume(engine))
     part("slowdown", lambda: _slowdown(engine, in_worker))
-    part("abort_all_s", lambda: seconds_of(lambda: engine.core.abort_requests([r.request_id for r in requests])))
     part("drain_s", lambda: seconds_of(engine.clear))
     engine.recorder.flush()
     part("broadcast_bytes_s", broadcast_rate)
@@ -71,22 +70,20 @@ def seconds_of(function: Callable[[], object]) -> float:
     return round(perf_counter() - begin, 6)
 
 
-def _decoding(engine: VllmEngine) -> list[Any]:
-    """Requests that decode for as long as the parts take; steps until all of them do."""
+def _decoding(engine: VllmEngine) -> None:
+    """Adds requests that decode for as long as the parts take, and steps until all of them do."""
     limits = engine.limits
     context = min(CONTEXT, limits.max_model_len // 4) // limits.block_size * limits.block_size
     output = min(2000, limits.max_model_len - context - 1)
     batch = max(1, min(DECODES, limits.max_num_seqs, limits.kv_tokens // (context + output + limits.block_size)))
     one = Request(0, context + 1, output, cached_tokens=context)
     load = Load("sync", {"B": batch, "C": context}, tuple(replace(one, prompt=i) for i in range(batch)), 10**9)
-    requests = engine.made(load)
     engine.recorder.begin(load.phase, dict(load.label), load.warm)
-    for request in requests:
+    for request in engine.made(load):
         engine.core.add_request(request)
     computed = 0 if engine.forging else batch * context
     for _ in range(STEPS + -(-computed // limits.max_num_batched_tokens)):
         engine.step()
-    return requests
 
 
 def _pause(engine: VllmEngine) -> float:
@@ -228,28 +225,19 @@ def checkpoint_tensors(model: Any, hf: Any, config: Any) -> Tensors | None:
 
 
 def copies(worker: Any) -> dict[str, float]:
-    """In a worker: GB/s between host and device; nothing without a GPU."""
+    """In a worker: GB/s from the host's pinned memory to the device; nothing without a GPU."""
     import torch
 
     if worker.device.type != "cuda":
         return {}
     device, pinned = _buffers(worker)
-    pageable, half = torch.zeros(len(pinned), dtype=torch.uint8), len(pinned) // 2
-    found = {}
-    for name, target, source in (
-        ("h2d_pinned", device, pinned),
-        ("d2h_pinned", pinned, device),
-        ("h2d_pageable", device, pageable),
-        ("d2d", device[:half], device[half : 2 * half]),
-    ):
 
-        def copy(target: Any = target, source: Any = source) -> None:
-            target.copy_(source)
-            torch.cuda.synchronize()
+    def copy() -> None:
+        device.copy_(pinned)
+        torch.cuda.synchronize()
 
-        copy()
-        found[f"{name}_GBs"] = round(target.numel() / 1e9 / seconds_of(copy), 2)
-    return found
+    copy()
+    return {"h2d_pinned_GBs": round(len(pinned) / 1e9 / seconds_of(copy), 2)}
 
 
 def _buffers(worker: Any) -> tuple[Any, Any]:

@@ -10,7 +10,7 @@ from fleetsim.engine.model.mixers import Attention, CompressedAttention, LatentA
 from fleetsim.engine.model.mlps import Dense, Mixture
 from fleetsim.engine.model.precision import WIDE, Parts, usual_parts
 from fleetsim.engine.model.shape import Attending, Block, ModelShape, blocks_of
-from fleetsim.engine.model.states import GatedDelta, KimiDelta, LightningAttention, Mamba2
+from fleetsim.engine.model.states import StateMixer, gated_delta, kimi_delta, lightning_attention, mamba2
 from fleetsim.records import replace
 
 
@@ -133,7 +133,7 @@ def _latent(dtype: str) -> Parts:
 def _qwen_hybrid(name: str, layers: int, hidden: int, vocab: int, heads: int, kv: int, value_heads: int,
                  mlp: Mixture | Dense, tied: bool = False) -> ModelShape:  # fmt: skip
     """Qwen3-Next and Qwen3.5: each fourth layer attends, the others have a state."""
-    state = Block(layers * 3 // 4, GatedDelta(16, value_heads, 128, 128, 4), mlp)
+    state = Block(layers * 3 // 4, gated_delta(16, value_heads, 128, 128, 4), mlp)
     full = Block(layers // 4, Attention(heads, kv, 256, qk_norm=True, gate=True), mlp)
     return ModelShape(name, hidden, vocab, (state, full), tied, max_position=262144)
 
@@ -181,7 +181,7 @@ def _glm5(name: str, indexed: int, ctx: int) -> ModelShape:
     return ModelShape(name, 6144, 154880, tuple(b for b in blocks if b.count), max_position=ctx)
 
 
-def _nemotron(name: str, hidden: int, mamba: tuple[int, Mamba2], attention: tuple[int, Attention],
+def _nemotron(name: str, hidden: int, mamba: tuple[int, StateMixer], attention: tuple[int, Attention],
               mlp: tuple[int, Mixture | Dense], ctx: int) -> ModelShape:  # fmt: skip
     """Nemotron-H: how many layers of each kind; each is a mixer or an MLP alone."""
     blocks = Block(mamba[0], mamba[1], None), Block(attention[0], attention[1], None), Block(mlp[0], None, mlp[1])
@@ -289,7 +289,7 @@ MIXTURES = (
     ModelShape(
         "MiniMaxAI/MiniMax-M1-80k", 6144, 200064,
         (
-            Block(70, LightningAttention(64, 128), _M1),
+            Block(70, lightning_attention(64, 128), _M1),
             Block(10, Attention(64, 8, 128, qk_norm=True), _M1),
         ),
         max_position=10240000,
@@ -306,8 +306,8 @@ MIXTURES = (
     ModelShape(
         "moonshotai/Kimi-Linear-48B-A3B-Instruct", 2304, 163840,
         (
-            Block(1, KimiDelta(32, 128, 4), Dense(9216)),
-            Block(19, KimiDelta(32, 128, 4), _KIMI_LINEAR),
+            Block(1, kimi_delta(32, 128, 4), Dense(9216)),
+            Block(19, kimi_delta(32, 128, 4), _KIMI_LINEAR),
             Block(7, LatentAttention(32, 0, 512, 128, 64, 128), _KIMI_LINEAR),
         ),
         max_position=1048576,
@@ -315,8 +315,8 @@ MIXTURES = (
     ModelShape(
         "moonshotai/Kimi-K3", 7168, 163840,
         (
-            Block(1, KimiDelta(96, 128, 4, True), Dense(33792)),
-            Block(68, KimiDelta(96, 128, 4, True), _KIMI_3),
+            Block(1, kimi_delta(96, 128, 4, True), Dense(33792)),
+            Block(68, kimi_delta(96, 128, 4, True), _KIMI_3),
             Block(24, LatentAttention(96, 1536, 512, 128, 64, 128, gate=True), _KIMI_3),
         ),
         parts=_latent("mxfp4"), max_position=1048576,
@@ -331,12 +331,12 @@ MIXTURES = (
         ),
         max_position=65536,
     ),
-    _nemotron("nvidia/NVIDIA-Nemotron-Nano-9B-v2", 4480, (27, Mamba2(128, 80, 128, 8, 4)), (4, Attention(40, 8, 128)),
+    _nemotron("nvidia/NVIDIA-Nemotron-Nano-9B-v2", 4480, (27, mamba2(128, 80, 128, 8, 4)), (4, Attention(40, 8, 128)),
               (25, Dense(15680, gated=False)), 131072),
-    _nemotron("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B", 2688, (23, Mamba2(64, 64, 128, 8, 4, 4)),
+    _nemotron("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B", 2688, (23, mamba2(64, 64, 128, 8, 4, 4)),
               (6, Attention(32, 2, 128)), (23, _relu2(128, 6, 1856)), 262144),
-    _nemotron("nvidia/NVIDIA-Nemotron-3-Super-120B-A12B", 4096, (40, Mamba2(128, 64, 128, 8, 4, 4)),
+    _nemotron("nvidia/NVIDIA-Nemotron-3-Super-120B-A12B", 4096, (40, mamba2(128, 64, 128, 8, 4, 4)),
               (8, Attention(32, 2, 128)), (40, _relu2(512, 22, 2688, 1024)), 262144),
-    _nemotron("nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B", 8192, (48, Mamba2(256, 64, 128, 8, 4, 4)),
+    _nemotron("nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B", 8192, (48, mamba2(256, 64, 128, 8, 4, 4)),
               (12, Attention(64, 2, 128)), (48, _relu2(512, 22, 5120, 2048)), 262144),
 )  # fmt: skip

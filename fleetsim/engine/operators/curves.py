@@ -8,17 +8,17 @@ its nearest relative on its own data sheet. docs/accuracy.md shows the errors.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import Struct
 
+from fleetsim.config.data_files import NotNegative, data_path, fitted
 from fleetsim.engine.model.shape import ModelShape
-from fleetsim.errors import InputError, Problem
-from fleetsim.records import field_names
+
+_FIT = "calibration/fit_engine.py"
 
 
 class GemmCurve(Struct, frozen=True):
@@ -29,28 +29,28 @@ class GemmCurve(Struct, frozen=True):
     overlaps), infinity takes the longer.
     """
 
-    start_s: float
-    bandwidth: float
-    compute: float
-    wave: float
-    knee: float
+    start_s: NotNegative
+    bandwidth: NotNegative
+    compute: NotNegative
+    wave: NotNegative
+    knee: NotNegative
 
 
 class ExpertCurve(Struct, frozen=True):
     """The routed experts of one layer: start_s (router, sorting, launches) + bytes / rate + operations / rate."""
 
-    start_s: float
-    bandwidth: float
-    compute: float
+    start_s: NotNegative
+    bandwidth: NotNegative
+    compute: NotNegative
 
 
 class GroupedCurve(Struct, frozen=True):
     """Routed experts whose tokens were sent to them (DeepGEMM after DeepEP): start_s + the longer of bytes / rate and
     operations / rate."""
 
-    start_s: float
-    bandwidth: float
-    compute: float
+    start_s: NotNegative
+    bandwidth: NotNegative
+    compute: NotNegative
 
 
 class DecodeCurve(Struct, frozen=True):
@@ -60,18 +60,18 @@ class DecodeCurve(Struct, frozen=True):
     latent and operations bind. Contexts below some 200 tokens cost what 200 do, which is left out.
     """
 
-    start_s: float
-    bandwidth: float
-    bandwidth_fp8: float
-    compute: float
+    start_s: NotNegative
+    bandwidth: NotNegative
+    bandwidth_fp8: NotNegative
+    compute: NotNegative
 
 
 class AllReduceCurve(Struct, frozen=True):
     """One all-reduce: start_s, more by a share per doubling of the GPUs, and the message at a share of the link."""
 
-    start_s: float
-    per_doubling: float
-    link: float
+    start_s: NotNegative
+    per_doubling: NotNegative
+    link: NotNegative
 
 
 class GpuFamily(Struct, frozen=True):
@@ -87,7 +87,7 @@ class GpuFamily(Struct, frozen=True):
     grouped: Mapping[str, GroupedCurve]
     decode: DecodeCurve
     latent: DecodeCurve
-    prefill: float
+    prefill: NotNegative
     allreduce: AllReduceCurve
 
 
@@ -100,16 +100,13 @@ class Host(Struct, frozen=True):
     engine, until the client has its first token.
     """
 
-    iteration_s: float
-    layer_s: float
-    sequence_s: float
-    prompt_token_s: float
-    experts: float
-    allreduce: float
-    request_s: float
-
-
-_Record = TypeVar("_Record", GemmCurve, ExpertCurve, GroupedCurve, DecodeCurve, AllReduceCurve, Host)
+    iteration_s: NotNegative
+    layer_s: NotNegative
+    sequence_s: NotNegative
+    prompt_token_s: NotNegative
+    experts: NotNegative
+    allreduce: NotNegative
+    request_s: NotNegative
 
 
 class Curves(Struct, frozen=True, eq=False):
@@ -119,14 +116,14 @@ class Curves(Struct, frozen=True, eq=False):
 
     families: Mapping[str, GpuFamily]
     hosts: Mapping[str, Host]
-    passes: float
-    uneven: float
-    models: Mapping[str, Mapping[str, float]]
+    passes: NotNegative
+    uneven: NotNegative
+    models: Mapping[str, Mapping[str, NotNegative | str]]
 
     def factor_of(self, shape: ModelShape, engine: str, bits: int) -> float:
         """How much longer a model takes than its operators; 1 for one of which no run was published."""
         found = self.models.get(key_of(shape), {})
-        return found.get("", 1.0) * found.get(f"{engine}/{bits}", 1.0)
+        return float(found.get("", 1.0)) * float(found.get(f"{engine}/{bits}", 1.0))
 
 
 def key_of(shape: ModelShape) -> str:
@@ -135,57 +132,16 @@ def key_of(shape: ModelShape) -> str:
 
 
 def curves_of(document: Mapping[str, Any]) -> Curves:
-    """From the parsed JSON. Raises InputError naming what is missing, or no finite number of at least 0."""
-    try:
-        families = {
-            name: GpuFamily(
-                {kind: _record(GemmCurve, f"{name}.gemm.{kind}", row) for kind, row in f["gemm"].items()},
-                {kind: _record(ExpertCurve, f"{name}.experts.{kind}", row) for kind, row in f["experts"].items()},
-                {kind: _record(GroupedCurve, f"{name}.grouped.{kind}", row) for kind, row in f["grouped"].items()},
-                _record(DecodeCurve, f"{name}.decode", f["decode"]),
-                _record(DecodeCurve, f"{name}.latent", f["latent"]),
-                _number(f"{name}.prefill", f["prefill"]),
-                _record(AllReduceCurve, f"{name}.allreduce", f["allreduce"]),
-            )
-            for name, f in document["families"].items()
-        }
-        hosts = {name: _record(Host, f"hosts.{name}", row) for name, row in document["hosts"].items()}
-        models = {
-            key: {kind: _number(f"models.{key}.{kind}", factor) for kind, factor in row.items() if kind != "of"}
-            for key, row in document["models"].items()
-        }
-        uneven = _number("uneven", document["uneven"])
-        return Curves(families, hosts, _number("passes", document["passes"]), uneven, models)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise _wrong("engine_curves", type(error).__name__, f"the keys that the fit writes ({error})") from error
+    """From the parsed JSON. Raises InputError naming what is missing, or no number of at least 0."""
+    return fitted(Curves, json.dumps(document), "engine_curves", _FIT)
 
 
 def read_curves(path: Path) -> Curves:
     """From the file that calibration/fit_engine.py writes. Raises InputError when it is not that file."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise _wrong("engine_curves", str(path), f"readable JSON ({error})") from error
-    return curves_of(document)
+    return fitted(Curves, path, "engine_curves", _FIT)
 
 
 @cache
 def shipped_curves() -> Curves:
     """Those that come with the package, read once."""
-    from fleetsim.config.data_files import data_path
-
     return read_curves(data_path("calibration", "engine_curves.json"))
-
-
-def _record(kind: type[_Record], where: str, row: Mapping[str, Any]) -> _Record:
-    return kind(**{name: _number(f"{where}.{name}", row[name]) for name in field_names(kind)})
-
-
-def _number(where: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise _wrong(f"engine_curves.{where}", value, "a finite number of at least 0")
-    return float(value)
-
-
-def _wrong(path: str, value: object, rule: str) -> InputError:
-    return InputError([Problem(path, value, rule, "run calibration/fit_engine.py again")])

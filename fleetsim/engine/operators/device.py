@@ -158,7 +158,7 @@ def product_s(
 
 def experts_s(
     gpu: GpuSpec,
-    curve: ExpertCurve,
+    curve: ExpertCurve | GroupedCurve,
     peak_flop_s: float | Tokens,
     stored_bytes: Tokens,
     rows: Tokens,
@@ -167,39 +167,16 @@ def experts_s(
 ) -> Tokens:
     """Seconds of a layer's routed experts on one GPU. stored_bytes: of those that its rows visit.
 
+    curve: kernels of experts whose tokens were sent to them (GroupedCurve) compute while they read, others in turns.
     expert: parameters of one, and its inputs and inner numbers together, each of which is moved three times in 16 bits.
     uneven: how much longer the busiest GPU takes for its operations.
     """
-    read_s, computed_s = _routed_s(gpu, curve, peak_flop_s, stored_bytes, rows, expert, uneven)
-    return np.asarray(curve.start_s + read_s + computed_s)
-
-
-def grouped_s(
-    gpu: GpuSpec,
-    curve: GroupedCurve,
-    peak_flop_s: float | Tokens,
-    stored_bytes: Tokens,
-    rows: Tokens,
-    expert: tuple[float | Tokens, float | Tokens],
-    uneven: float = 1.0,
-) -> Tokens:
-    """As `experts_s`, of experts whose tokens were sent to them: these kernels compute while they read."""
-    return curve.start_s + np.maximum(*_routed_s(gpu, curve, peak_flop_s, stored_bytes, rows, expert, uneven))
-
-
-def _routed_s(
-    gpu: GpuSpec,
-    curve: ExpertCurve | GroupedCurve,
-    peak_flop_s: float | Tokens,
-    stored_bytes: Tokens,
-    rows: Tokens,
-    expert: tuple[float | Tokens, float | Tokens],
-    uneven: float,
-) -> tuple[Tokens, Tokens]:
-    """Seconds in which what `experts_s` says is moved, and in which it is computed."""
     params, width = expert
     read_s = (stored_bytes + rows * 3 * width * 2) / (gpu.memory_bytes_s * curve.bandwidth)
-    return read_s, 2 * params * rows * uneven / (peak_flop_s * curve.compute)
+    computed_s = 2 * params * rows * uneven / (peak_flop_s * curve.compute)
+    if isinstance(curve, GroupedCurve):
+        return curve.start_s + np.maximum(read_s, computed_s)
+    return np.asarray(curve.start_s + read_s + computed_s)
 
 
 def links_start_s(gpu: GpuSpec, curve: AllReduceCurve, gpus: float | Tokens) -> float | Tokens:

@@ -14,7 +14,7 @@ from fleetsim.engine.model.shape import Block, Mixer, ModelShape
 from fleetsim.engine.model.states import StateMixer
 from fleetsim.engine.operators.attention import Core, core_of, gemms_s
 from fleetsim.engine.operators.curves import Curves, GemmCurve, Host
-from fleetsim.engine.operators.device import EXCHANGES, Device, Tokens, experts_s, grouped_s
+from fleetsim.engine.operators.device import EXCHANGES, Device, Tokens, experts_s
 from fleetsim.records import replace
 
 # Passes over a row of float32 logits in temperature, softmax and sampling.
@@ -182,7 +182,7 @@ class Layers(Struct, frozen=True, eq=False):
         """
         device, gpus = self.device, self.layout.sharing
         precision = self._precision("expert")
-        curve, flop_s = device.expert_curve(precision)
+        own, flop_s = device.expert_curve(precision)
         params = sum(g.params for g in mixture.expert_gemms(self.shape.hidden))
         expert = params, self.shape.hidden + mixture.width
         rows = tokens * mixture.per_token / gpus
@@ -190,10 +190,9 @@ class Layers(Struct, frozen=True, eq=False):
         stored = mixture.touched(apart * tokens) * params * precision.weight_bytes / gpus
         uneven = self.curves.uneven if gpus > 1 else 1.0
         grouped = device.family.grouped.get(exchange or "")
-        if grouped is not None and device.computes(precision) == "fp8":
-            return grouped_s(device.gpu, grouped, flop_s, stored, rows, expert, uneven)
-        begun = replace(curve, start_s=self.host.experts * curve.start_s)
-        return experts_s(device.gpu, begun, flop_s, stored, rows, expert, uneven)
+        sent = grouped is not None and device.computes(precision) == "fp8"
+        curve = grouped if sent and grouped else replace(own, start_s=self.host.experts * own.start_s)
+        return experts_s(device.gpu, curve, flop_s, stored, rows, expert, uneven)
 
     def _precision(self, part: str) -> Precision:
         return PRECISIONS[getattr(self.shape.stored(self.dtype), part)]

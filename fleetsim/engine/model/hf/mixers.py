@@ -14,7 +14,7 @@ from fleetsim.engine.model.indexer import Indexer
 from fleetsim.engine.model.mixers import Attention, CompressedAttention, LatentAttention
 from fleetsim.engine.model.mlps import Dense, Mlp
 from fleetsim.engine.model.shape import Mixer
-from fleetsim.engine.model.states import GatedDelta, KimiDelta, LightningAttention, Mamba2, StateMixer
+from fleetsim.engine.model.states import StateMixer, gated_delta, kimi_delta, lightning_attention, mamba2
 from fleetsim.records import replace
 
 _GATED = ("qwen3_next", "qwen3_5")  # attention with an output gate
@@ -152,15 +152,15 @@ def _state(fields: Fields, full: Attention | LatentAttention) -> StateMixer:
     """A layer with a state, by the keys of its family."""
     if fields.get("linear_attn_config") is not None:
         inner = fields.nested("linear_attn_config")
-        return KimiDelta(
+        return kimi_delta(
             inner.count("num_heads"),
             inner.count("head_dim"),
             inner.count("short_conv_kernel_size", default=4),
             inner.flag("use_full_rank_gate", default=False),
         )
     if fields.family.startswith("minimax") and isinstance(full, Attention):
-        return LightningAttention(full.heads, full.head_dim)
-    return GatedDelta(
+        return lightning_attention(full.heads, full.head_dim)
+    return gated_delta(
         key_heads=fields.count("linear_num_key_heads"),
         value_heads=fields.count("linear_num_value_heads"),
         key_head_dim=fields.count("linear_key_head_dim"),
@@ -268,7 +268,7 @@ def _nemotron(fields: Fields, kind: str) -> Layer:
         heads, head_dim = fields.count("mamba_num_heads"), fields.count("mamba_head_dim")
         state, groups = fields.count("ssm_state_size"), fields.count("n_groups", default=8)
         kernel = fields.count("conv_kernel", default=4)
-        return Mamba2(heads, head_dim, state, groups, kernel, state_element=4 if wide else 2), None
+        return mamba2(heads, head_dim, state, groups, kernel, state_element=4 if wide else 2), None
     intermediate = fields.count("intermediate_size")
     if kind == "mlp":
         return None, Dense(intermediate, gated_mlp(fields))
