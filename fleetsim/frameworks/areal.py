@@ -12,7 +12,7 @@ from typing import Any
 
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Back, Read, one_line, one_of, times, turned
+from fleetsim.frameworks.reading import Back, Read, one_line, one_of, times
 from fleetsim.frameworks.sides import adapter
 from fleetsim.frameworks.tables import put_rows
 
@@ -218,15 +218,10 @@ def _engine(draft: Draft, engine: str) -> None:
     if engine in ("vllm", "sglang"):
         draft.put("engine.name", engine, Read("rollout.backend", engine, True), back=one_of({}))
     put_rows(draft, "vllm" if engine == "vllm" else "sglang")
-    if engine == "vllm":
-        off = draft.flag("vllm.no_enable_prefix_caching", default=True)
-        draft.put("engine.prefix_caching", not off.value, off, back=turned(off))
-        put_rows(draft, "served")
-    else:
+    if engine != "vllm":
         # areal/api/cli_args.py, SGLangConfig: prompts are not cut, max_prefill_tokens bounds those that start together
         chunk = draft.maybe_count("sglang.chunked_prefill_size", least=-1)
         whole = chunk is None or chunk.value < 1
         tokens = draft.count("sglang.max_prefill_tokens", default=32768) if chunk is None or whole else chunk
         draft.put("engine.max_num_batched_tokens", tokens.value, tokens, why="prompts are not cut" if whole else "")
-        off = draft.flag("sglang.disable_radix_cache", default=True)
-        draft.put("engine.prefix_caching", not off.value, off, back=turned(off))
+        put_rows(draft, "cache")

@@ -252,6 +252,15 @@ _WIDE = {"bfloat16": "bfloat16", "bf16": "bfloat16", "float16": "float16", "fp16
 _SMALL = {"mxfp4": "mxfp4", "fp4": "nvfp4", "fp8": "fp8", "int4": "int4", "awq": "int4", "gptq": "int4"}
 
 
+def oversampled(draft: Draft, started: Read[int] | None, batch: Read[int], key: str) -> None:
+    """Prompts that are started for a batch of them, None where no more than it holds. key: what would say them."""
+    back: Back = lambda want: {key: round(want * batch.value)} if want > 1 else None  # noqa: E731 a surplus
+    if started is None:
+        draft.could("buffer.oversampling", 1.0, back, 1.0)
+    else:
+        draft.put("buffer.oversampling", started.value / batch.value, started, batch, back=back)
+
+
 def weights_type(draft: Draft, *keys: str) -> None:
     """The type of the engine's weights, where a setting says it; else they are as the checkpoint has them."""
     read = draft.maybe_text(*keys)

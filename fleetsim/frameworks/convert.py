@@ -114,6 +114,7 @@ def scenario_from(
     draft = Draft(framework, settings, given)
     READERS[framework](draft, speed)
     draft.leave_out(known.left_out)
+    settings.see(*known.seen)
     problems = [*draft.problems, *problems]
     if problems:
         missing = any(p.rule.startswith("is missing") for p in draft.problems)

@@ -4,23 +4,10 @@ from __future__ import annotations
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.settings import RunSettings
-from fleetsim.frameworks.tables import FRAMEWORKS
+from fleetsim.frameworks.tables import FRAMEWORKS, OTHER_JOBS
 
 _ENOUGH = 2
 _REMEDY = "give a configuration of RL with a rollout"
-# What a file is instead, its sections (or the parts of a program's name) that say so, and what is wrong with it.
-_OTHER_JOBS = (
-    ("supervised fine-tuning", ("sft", "sft_train", "sft_args"), ("sft", "finetune", "SFTConfig", "SFTTrainer"), ""),
-    ("preference optimization (as DPO)", ("dpo", "chosen_key"),
-     ("dpo", "DPOTrainer", "KTO", "ORPO", "CPO", "bco.", "tpo.", "xpo.", "nash_md"), ""),
-    ("a reward model's training", ("rm",),
-     ("train_rm", "reward_model", "RewardTrainer", "_rw", "run_rm", "PRMTrainer", "prm."), ""),
-    ("PPO or RLOO", ("ppo",), ("run_ppo", "PPOTrainer", "RLOO"), "its step is not modelled"),
-    ("distillation", ("distillation", "teacher", "student"), ("distil", "GKD", "gold.", "sdft.", "ssd"),
-     "its step is not modelled"),
-    ("a rollout without training", ("rollout.rollout_backend", "rollout.backend"), ("rollout_pipeline",),
-     "no trainer to plan for"),
-)  # fmt: skip
 
 
 def marks(settings: RunSettings) -> dict[str, int]:
@@ -33,20 +20,6 @@ def marks(settings: RunSettings) -> dict[str, int]:
     return counts
 
 
-# Framework, sections of which a file has one, those of which it then has none, what it is, and what is wrong with it.
-_WITHOUT = (
-    ("areal", ("actor",), ("rollout", "gconfig", "allocation_mode"), "fine-tuning, DPO or a reward model", ""),
-    ("prime-rl", ("data",), ("orchestrator",), "supervised fine-tuning", ""),
-    ("prime-rl", ("deployment",), ("orchestrator", "trainer", "deployment.num_train_gpus", "deployment.num_train_nodes",
-     "model"), "an inference server", "no trainer to plan for"),
-    ("prime-rl", ("model", "num_tasks", "gepa", "eval"), ("orchestrator", "trainer", "batch_size", "deployment",
-     "data"), "an evaluation", "no training to plan for"),
-    ("roll", ("actor_infer.device_mapping",), ("actor_train.device_mapping", "actor_train.strategy_args",
-     "student_train"), "a rollout without training", "no trainer to plan for"),
-    ("verl", ("engine", "optim"), ("actor_rollout_ref",), "supervised fine-tuning", ""),
-)  # fmt: skip
-
-
 def expect(settings: RunSettings, framework: str) -> None:
     """Raises InputError for settings that are plainly another framework's, or no training with a rollout."""
     other = _mixed_up(settings, framework) or _no_rollout(settings, framework)
@@ -56,9 +29,9 @@ def expect(settings: RunSettings, framework: str) -> None:
 
 def _no_rollout(settings: RunSettings, framework: str) -> Problem | None:
     """What a file is that could be read, but has no section or key of training with a rollout."""
-    for whose, with_, without, what, why in _WITHOUT:
-        if whose == framework and settings.has(*with_) and not settings.has(*without):
-            return Problem("CONFIG", what, why or "no rollout to plan", _REMEDY)
+    for what, (with_, without, why) in FRAMEWORKS[framework].told["instead"].items():
+        if settings.has(*with_.split(", ")) and not settings.has(*without.split(", ")):
+            return Problem("CONFIG", what, why, _REMEDY)
     return None if settings.has(*FRAMEWORKS[framework].marks) else other_job(settings)
 
 
@@ -75,9 +48,9 @@ def other_job(settings: RunSettings, *, sections: bool = True) -> Problem | None
     rollout = settings.get("rollout_function_path", "loss_type")  # slime's
     if rollout is not None and "sft" in str(rollout[1]):
         return Problem("CONFIG", f"{rollout[0].key} = {rollout[1]}", "no rollout to plan: fine-tuning", _REMEDY)
-    for what, keys, programs, why in _OTHER_JOBS:
-        if (sections and settings.has(*keys)) or settings.runs(*programs):
-            return Problem("CONFIG", what, why or "no rollout to plan", _REMEDY)
+    for what, keys, programs, why in OTHER_JOBS:
+        if (sections and settings.has(*keys.split(", "))) or settings.runs(*programs.split(", ")):
+            return Problem("CONFIG", what, why, _REMEDY)
     return None
 
 

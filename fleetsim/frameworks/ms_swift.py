@@ -129,7 +129,6 @@ def _trainer(draft: Draft, megatron: bool) -> None:
     rank = draft.count(*(f"{s}lora_rank" for s in sections), default=8)
     with_it = lambda want: {rank.key: want, own.key: True}  # noqa: E731 a table of two
     adapter(draft, Read(rank.key, rank.value if lora and own.value else 0, rank.given, with_it))
-    draft.settings.see("lora_rank", "train.lora_rank")
     teacher = draft.maybe_text("teacher_model")
     if teacher is not None:
         roles.passed(draft, str(teacher))

@@ -184,7 +184,7 @@ def _single_controller(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
     put_rows(draft, "updates")
 
 
-class _Beside(Struct, frozen=True):
+class _NodesBeside(Struct, frozen=True):
     """Of the cluster's nodes, those that neither train nor generate; of a single node, its GPUs. taught: teachers pass
     over every sample."""
 
@@ -193,7 +193,7 @@ class _Beside(Struct, frozen=True):
     taught: bool
 
 
-def _put_beside(draft: Draft) -> _Beside:
+def _put_beside(draft: Draft) -> _NodesBeside:
     """Reward models, teachers and what NeMo-Gym starts: grpo.py takes the nodes of the first two off the cluster."""
     per_node = draft.count("cluster.gpus_per_node", default=1).value
     single = draft.count("cluster.num_nodes", default=1).value == 1
@@ -217,13 +217,13 @@ def _put_beside(draft: Draft) -> _Beside:
     if gym is not None and gym.value:
         roles.judged(draft, f"{gym.key}: judges of NeMo-Gym", gym.value * per_node)
     draft.settings.see(reward, "env.nemo_gym", "_teachers")
-    return _Beside(nodes, gpus if single else 0, taught)
+    return _NodesBeside(nodes, gpus if single else 0, taught)
 
 
-def _put_pools(draft: Draft, beside: _Beside) -> None:
+def _put_pools(draft: Draft, beside: _NodesBeside) -> None:
     """The trainer's GPUs, the instances and their engine."""
-    nodes = _less(draft.count("cluster.num_nodes", default=1), beside.nodes)
-    per_node = _less(draft.count("cluster.gpus_per_node", default=1), beside.gpus_of_one)
+    taken = {"num_nodes": beside.nodes, "gpus_per_node": beside.gpus_of_one}
+    nodes, per_node = (draft.count(f"cluster.{word}", default=1).plus(-n) for word, n in taken.items())
     if nodes.value < 1 or per_node.value < 1:
         rule = "are all taken by reward models and teachers"
         draft.refuse("cluster.num_nodes", f"{nodes}, {per_node}", rule, "have more nodes")
@@ -278,14 +278,6 @@ def _put_pools(draft: Draft, beside: _Beside) -> None:
     draft.put("engine.gpu_memory_utilization", share.value, share)
     draft.settings.see(*(f"{GENERATION}.{other}" for other, *_ in _SIZES.values() if other != name))
     draft.settings.see(resources, f"{section}.sglang_server_config")
-
-
-def _less(read: Read[int], taken: int) -> Read[int]:
-    """A number of the cluster without what is taken off it."""
-    if not taken:
-        return read
-    back = lambda want: read.written(want + taken)  # noqa: E731 with them
-    return Read(f"{read.key} {read.value} - {taken}", read.value - taken, read.given, back)
 
 
 def _types(draft: Draft, section: str) -> None:

@@ -31,7 +31,6 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     if tools is not None:
         roles.workers(draft, "tools", [draft.maybe_count("pool_size")], "pool_size")
     roles.judges(draft, "llm_judge_model", "code_api_url")
-    draft.settings.see("num_nodes")  # of the launcher: the learners say their own
     # open_instruct/data_loader.py: a pack holds the longest prompt with the longest response, or nothing starts
     pack = {"pack_length": answer.value + prompt.value}
     draft.could("workload.output_tokens.max", answer.value, lambda want: pack)

@@ -84,8 +84,6 @@ def _roles(draft: Draft, reference: bool, together: Read[bool]) -> None:
     roles.put_turns(draft, None, "", "" if agent is None else str(agent))
     rank = draft.count("ds.lora.rank", "lora_rank", default=0, least=0)
     roles.adapters(draft, rank)
-    draft.settings.see("critic", "ref", "reward", *(f"{r}_num_{w}" for r in ("critic", "ref", "reward")
-                                                     for w in ("nodes", "gpus_per_node")))  # fmt: skip
 
 
 def _gpus(draft: Draft, is_async: bool, together: Read[bool]) -> None:
@@ -110,14 +108,8 @@ def _gpus(draft: Draft, is_async: bool, together: Read[bool]) -> None:
 def _async(draft: Draft, batch: Read[int]) -> None:
     put_rows(draft, "asynchronous")
     started = draft.maybe_count("rollout.vllm_generate_batch_size", "vllm_generate_batch_size")
-
-    key = "rollout.vllm_generate_batch_size"
-    surplus = lambda want: {key: round(want * batch.value)} if want > 1 else None  # noqa: E731
-
-    if started is not None and started.value > batch.value:
-        draft.semantics("buffer.batch_rule", "first_finished", "more prompts are started than a batch holds")
-        draft.put("buffer.oversampling", started.value / batch.value, started, batch, back=surplus)
+    more = started if started is not None and started.value > batch.value else None
+    put_rows(draft, "batches in order" if more is None else "surplus")
+    common.oversampled(draft, more, batch, "rollout.vllm_generate_batch_size")
+    if more is not None:
         draft.semantics("buffer.leftover", "carry_over", "the surplus is kept for the next batch")
-    else:
-        draft.could("buffer.oversampling", 1.0, surplus, 1.0)
-        draft.semantics("buffer.batch_rule", "fifo", "batches in their order")

@@ -88,7 +88,6 @@ def _recipe(draft: Draft) -> None:
     rank = draft.count("trainer.model.lora.rank", "model.lora.rank", "orchestrator.model.lora.rank", default=0, least=0)
     roles.adapters(draft, rank)
     adapter(draft, rank)
-    draft.settings.see("inference.vllm.enable_lora")
     other = draft.maybe_text("orchestrator.algo.sampling.source.name")
     if other is not None:
         draft.note(str(other), "another model on a server of its own generates the samples: here the policy does")

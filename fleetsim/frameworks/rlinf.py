@@ -36,7 +36,6 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     put_rows(draft, "engine")
     if draft.values.get("engine.name") == "vllm":
         put_rows(draft, "vllm")
-    draft.settings.see("rollout.vllm", "rollout.sglang")
     shared = draft.values["fleet.placement"] == "colocated"
     updates = draft.count("algorithm.n_minibatches", default=1)
     path, other = "trainer.minibatches", "trainer.recipe.optimizer_steps"
@@ -67,7 +66,6 @@ def _lengths(draft: Draft) -> None:
             answer = Read(answer.key, answer.value, True, back)
     key = "algorithm.sampling_params.max_new_tokens"
     common.lengths(draft, answer, prompt, output_key=key, prompt_key="data.max_prompt_length")
-    draft.settings.see("algorithm.sampling_params", "agentloop", "tools")
 
 
 def _placed(draft: Draft) -> Iterator[tuple[str, str, set[int] | None]]:
@@ -119,8 +117,7 @@ def _gpus(draft: Draft) -> None:
     if any(gpus is None for _, gpus in placed.values()):
         why = f"all GPUs of {nodes}: {NODE_GPUS} each, which no setting says"
         draft.assume("trainer.gpus", trainer.value, why, f"-- {keys['actor']}=0-{trainer.value - 1}")
-    tp = draft.take("engine.tp", draft.count("rollout.tensor_parallel_size", default=1))
-    pp = draft.take("engine.pp", draft.count("rollout.pipeline_parallel_size", default=1), unless=1)
+    tp, pp = put_rows(draft, "ranks").values()
     each = tp if pp.value == 1 else times(tp, pp)
     held = lambda want: place(want if shared else trainer.value, want, shared)  # noqa: E731
     draft.parted("fleet.instances", Read(rollout.key, rollout.value, True, held), each)
@@ -138,7 +135,6 @@ def _gpus(draft: Draft) -> None:
             roles.elsewhere(draft, key, own)
         elif name == "reward" and own and draft.flag("reward.use_reward_model", default=False).value:
             roles.judged(draft, key, own)
-    draft.settings.see(PLACES)
 
 
 def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
@@ -159,4 +155,3 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         roles.judged(draft, "reward.use_reward_model = True")
     lora = draft.flag("actor.model.is_lora", default=False)
     roles.adapters(draft, lora)
-    draft.settings.see("critic", "reward", "actor.offload_optimizer", "actor.model.lora_rank")

@@ -115,8 +115,7 @@ def _roles(draft: Draft, reference: bool) -> None:
         roles.adapters(draft, lora)
         rank = draft.count("actor_infer.model_args.lora_rank", "actor_train.model_args.lora_rank", default=8)
         adapter(draft, rank)
-    settings.see("critic", "reference", "teacher", "rewards", "reward", "val_env_manager", "validation", "custom_envs")
-    settings.see("custom_env", "num_gpus_per_node", "num_nodes", *(k for k in settings.found if "lora_" in k))
+    settings.see(*(k for k in settings.found if "lora_" in k))
 
 
 def _batch(draft: Draft, agentic: bool) -> Read[int]:
@@ -213,10 +212,7 @@ def _gpus(draft: Draft) -> None:
     rollout = Read("actor_infer.device_mapping", max(1, len(infer or ())), infer is not None)
     draft.put("trainer.gpus", trainer.value, trainer, why="GPUs in the list", back=_from(trainer.key, 0))
     config = "actor_infer.strategy_args.strategy_config"
-    tp = draft.maybe_count(f"{config}.tensor_parallel_size", f"{config}.tp_size", "actor_infer.num_gpus_per_worker")
-    tp = tp or Read(f"{config}.tensor_parallel_size", 1, False)
-    draft.put("engine.tp", tp.value, tp)
-    pp = draft.take("engine.pp", draft.count(f"{config}.pipeline_parallel_size", default=1), unless=1)
+    tp, pp = put_rows(draft, "ranks", f"{config}.").values()
     each = tp if pp.value == 1 else times(tp, pp)
     shared = (train or set()) & (infer or set())
     place = _from(rollout.key, 0 if shared else trainer.value)

@@ -103,7 +103,6 @@ def _roles(draft: Draft, together: Read[bool]) -> None:
         roles.passed(draft, f"{model}, not the policy's")
     roles.judges(draft, "environment.skyrl_gym.llm_as_a_judge.model")
     roles.adapters(draft, draft.count("trainer.policy.model.lora.rank", default=0, least=0))
-    draft.settings.see("trainer.critic", "trainer.ref", "environment")
 
 
 def _batch(draft: Draft, n: Read[int], *, fully: bool) -> None:
@@ -133,10 +132,7 @@ def _gpus(draft: Draft, together: Read[bool]) -> None:
 
     draft.put("trainer.gpus", gpus.value, gpus, back=with_reference)
     engines = draft.count(f"{ENGINE}.num_engines", default=1)
-    tp = draft.take("engine.tp", draft.count(f"{ENGINE}.tensor_parallel_size", default=1))
-    pp = draft.take("engine.pp", draft.count(f"{ENGINE}.pipeline_parallel_size", default=1), unless=1)
-    dp, why = draft.count(f"{ENGINE}.data_parallel_size", default=1), "ranks of an engine, each an instance"
-    draft.take("engine.dp", dp, why=why, unless=1)
+    tp, pp, dp = put_rows(draft, "ranks", f"{ENGINE}.").values()
     apart = draft.flag(f"{ENGINE}.enable_pd", default=False)
     asked = draft.count(f"{ENGINE}.num_prefill", default=1) if apart.value else None
     pooled(draft, engines, asked, f"{ENGINE}.num_prefill", {apart.key: True})

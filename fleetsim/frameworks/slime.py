@@ -114,9 +114,7 @@ def _gpus(draft: Draft, async_: bool) -> tuple[int, int]:
         whole = draft.count("sglang_max_prefill_tokens", default=16384)
         why = "prompts are not cut"
         draft.put("engine.max_num_batched_tokens", whole.value, chunk, whole, why=why, back=whole.written)
-    off = draft.flag("sglang_disable_radix_cache", default=False)
-    draft.put("engine.prefix_caching", not off.value, off, back=turned(off))
-    put_rows(draft, "graphs")
+    put_rows(draft, "cache")
     sglang_drafts(draft, "sglang_", draft.flag("enable_mtp_training", default=False))
     return instances, ranks
 
@@ -182,11 +180,5 @@ def _admission(
     if over is not None and over.value < batch.value:
         draft.refuse(over.key, over.value, f"must not be below {batch}", f"use {batch.value} or more")
 
-    def surplus(want: float) -> dict[str, int] | None:
-        return {"over_sampling_batch_size": round(want * batch.value)} if want > 1 else None
-
-    if over is None:
-        draft.could("buffer.oversampling", 1.0, surplus, 1.0)
-    else:
-        draft.put("buffer.oversampling", over.value / batch.value, over, batch, back=surplus)
+    common.oversampled(draft, over, batch, "over_sampling_batch_size")
     put_rows(draft, "leftover")

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.frameworks import common
 from fleetsim.frameworks.draft import NEVER, Draft
-from fleetsim.frameworks.reading import Read, worded
+from fleetsim.frameworks.reading import Read, turned, worded
 
 # A YAML or TOML file; or a script with `key.path=value` words (overrides), with `--key value` where a switch stands
 # alone (flags; dashes where they are spelled `--a-key`), or with `--key value` where true and false are values too.
@@ -33,7 +33,7 @@ class Mode(Struct, frozen=True):
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Row(Struct, frozen=True):
+class SettingRow(Struct, frozen=True):
     """A scenario value and what says it. kind: `=` for a value that the mode fixes. options: of the kind, by name.
 
     keys: those that begin with a dot go behind the prefix of a section. words: the framework's word -> the scenario's.
@@ -52,8 +52,8 @@ class Framework(Struct, frozen=True):
     """repository: where it lives. modes: the one that can say most of a scenario is written. form: in which text.
     yours: what a run needs that no scenario says. marks, programs: keys (or the first parts of keys) and programs that
     give it away. beside: prefix of the keys of another command -> that command, which runs beside. left_out: settings
-    that are recognised -> why they are not modelled. told: what else its reader alone asks for. blocks: its rows, by
-    name.
+    that are recognised -> why they are not modelled. seen: sections that bear on what other settings say. told: what
+    else its reader alone asks for. blocks: its rows, by name.
     """
 
     repository: str
@@ -64,9 +64,10 @@ class Framework(Struct, frozen=True):
     modes: tuple[Mode, ...]
     beside: Mapping[str, str]
     left_out: Mapping[str, str]
+    seen: tuple[str, ...]
     takes_words: bool
     told: Mapping[str, Mapping[str, Sequence[str]]]
-    blocks: Mapping[str, Sequence[Row]]
+    blocks: Mapping[str, Sequence[SettingRow]]
 
 
 def put_rows(draft: Draft, block: str, *sections: str) -> dict[str, Read[Any]]:
@@ -82,6 +83,9 @@ def put_rows(draft: Draft, block: str, *sections: str) -> dict[str, Read[Any]]:
             # Limits that no setting gives are those of the way in which vLLM is started.
             if row.path != "engine.entry_point" or draft.values.get("engine.name", "vllm") == "vllm":
                 draft.semantics(row.path, row.default, row.why)
+        elif row.kind == "not":
+            off = draft.flag(*keys, default=row.default)
+            draft.put(row.path, not off.value, off, back=turned(off))
         elif row.kind == "words":
             _put_word(draft, row, keys, unless)
         elif row.kind in _SHARED:
@@ -102,7 +106,7 @@ def put_rows(draft: Draft, block: str, *sections: str) -> dict[str, Read[Any]]:
     return found
 
 
-def _read(draft: Draft, row: Row, keys: list[str]) -> Read[Any]:
+def _read(draft: Draft, row: SettingRow, keys: list[str]) -> Read[Any]:
     """A setting, or the framework's default for it."""
     if row.kind == "count":
         return draft.count(*keys, default=row.default, least=row.options.get("least", 1))
@@ -111,7 +115,7 @@ def _read(draft: Draft, row: Row, keys: list[str]) -> Read[Any]:
     return draft.flag(*keys, default=row.default)
 
 
-def _put_word(draft: Draft, row: Row, keys: list[str], usual: Any) -> None:
+def _put_word(draft: Draft, row: SettingRow, keys: list[str], usual: Any) -> None:
     """A value whose words are the framework's own; for a word that is not known the usual one holds."""
     read = draft.maybe_text(*keys)
     back = worded(row.words, lambda word: {keys[0]: True if word == "true" else word})
@@ -125,14 +129,14 @@ def _put_word(draft: Draft, row: Row, keys: list[str], usual: Any) -> None:
         draft.assume(row.path, other, f"{read}: {other} stands in", f"--set {row.path}=VALUE")
 
 
-def _put_transport(draft: Draft, row: Row, keys: list[str]) -> None:
+def _put_transport(draft: Draft, row: SettingRow, keys: list[str]) -> None:
     usual = row.options.get("default")
     read = draft.maybe_text(*keys) if usual is None else draft.text(*keys, default=usual)
     common.transport(draft, read, row.words)
 
 
 # Kinds of rows that are read as `common` has it.
-_SHARED: Mapping[str, Callable[[Draft, Row, list[str]], None]] = {
+_SHARED: Mapping[str, Callable[[Draft, SettingRow, list[str]], None]] = {
     "transport": _put_transport,
     "engine": lambda draft, row, keys: common.engine_name(
         draft, draft.text(*keys, default=row.options["default"]), row.words
@@ -152,7 +156,7 @@ def _sections() -> Iterator[tuple[str, list[list[str]]]]:
 
 
 # What a framework has several of, each with a name.
-_NAMED = ("beside", "left out", "project", "renamed", "usual", "recipe")
+_NAMED = ("beside", "left out", "instead", "project", "renamed", "usual", "recipe")
 
 
 def _framework(rows: list[list[str]]) -> Framework:
@@ -174,13 +178,13 @@ def _framework(rows: list[list[str]]) -> Framework:
     own, form, yours = facts["repository"], cast(Form, facts["form"]), facts["yours"]
     beside, left_out = ({key: cell for key, (cell,) in named.pop(word).items()} for word in _NAMED[:2])
     blocks = _blocks(rows[head:], _ANY)
-    takes_words = "no words" not in facts
-    return Framework(own, form, yours, marks, programs, tuple(modes), beside, left_out, takes_words, named, blocks)
+    seen, words = tuple(facts["seen"].split(", ")) if "seen" in facts else (), "no words" not in facts
+    return Framework(own, form, yours, marks, programs, tuple(modes), beside, left_out, seen, words, named, blocks)
 
 
-def _blocks(rows: list[list[str]], shared: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
-    block: list[Row] = []
+def _blocks(rows: list[list[str]], shared: Mapping[str, Sequence[SettingRow]]) -> dict[str, list[SettingRow]]:
+    found: dict[str, list[SettingRow]] = {}
+    block: list[SettingRow] = []
     for name, *cells in rows:
         if not cells:
             block = found[name.removesuffix(":")] = []
@@ -189,18 +193,25 @@ def _blocks(rows: list[list[str]], shared: Mapping[str, Sequence[Row]]) -> dict[
     return found
 
 
-def _row(path: str, rule: str, *cells: str) -> Row:
+_KINDS = {"count", "number", "flag", "not", "words", "either", *_SHARED}
+_OPTIONS = {"least", "most", "unless", "if", "as", "else", "of", "default"}
+
+
+def _row(path: str, rule: str, *cells: str) -> SettingRow:
     """A row of cells: path, rule, keys (none where the mode fixes the value), why."""
     if rule.startswith("= "):
-        return Row(path, "=", plain_scalar(rule[2:]), (), cells[0], {}, {})
+        return SettingRow(path, "=", plain_scalar(rule[2:]), (), cells[0], {}, {})
     first, *rest = rule.split(", ")
     kind, _, default = first.partition(" ")
     words = dict(word.split("=") for word in default.split()) if "=" in default else {}
     options = {name: plain_scalar(value) for name, _, value in (option.partition(" ") for option in rest)}
     usual = plain_scalar(default) if default and not words else None
-    return Row(path, kind, usual, tuple(cells[0].split(", ")), "".join(cells[1:]), options, words)
+    if kind not in _KINDS or not options.keys() <= _OPTIONS:
+        raise ValueError(f"frameworks.txt: {path} has no such rule: {rule}")
+    return SettingRow(path, kind, usual, tuple(cells[0].split(", ")), "".join(cells[1:]), options, words)
 
 
 _TABLES = dict(_sections())
+OTHER_JOBS = _TABLES.pop("other jobs")
 _ANY = _blocks(_TABLES.pop("any"), {})
 FRAMEWORKS: Mapping[str, Framework] = {name: _framework(rows) for name, rows in _TABLES.items()}

@@ -42,7 +42,6 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     peft = draft.settings.get("peft_config") is not None
     roles.adapters(draft, Read("peft_config", True, True) if peft else draft.flag("use_peft", default=False))
     roles.judges(draft, "reward_model_name_or_path")
-    draft.settings.see("lora_r")
     processes = draft.maybe_count("num_processes", "launcher.num_processes")
     if processes is None:
         per_node = draft.maybe_count("launcher.nproc_per_node")

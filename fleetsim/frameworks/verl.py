@@ -271,7 +271,6 @@ def _put_roles(draft: Draft) -> None:
     apart = settings.has(f"{sandbox}.url", "reward_model.sandbox_fusion.url")
     calls = draft.count(f"{sandbox}.max_concurrent", "reward_model.sandbox_fusion.max_concurrent", default=64)
     roles.workers(draft, "reward", [calls if apart else None], calls.key if apart else "")
-    settings.see("distillation", "reward", "reward_model", "critic", "actor_rollout_ref.ref")
 
 
 def _put_recipe(draft: Draft) -> None:

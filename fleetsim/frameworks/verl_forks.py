@@ -8,9 +8,6 @@ Simple-Efficient/RL-Factory at d0abc1d, rllm-org/rllm at 9beb6e0f, PRIME-RL/PRIM
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from msgspec import Struct
 from msgspec.json import decode
 
@@ -86,10 +83,7 @@ def turns_of(draft: Draft, project: Project) -> Read[int] | None:
             return None
     if read is None or read.value < 1:
         return None
-    more = project.more
-    if not more:
-        return read
-    return Read(f"{read} + {more}", read.value + more, read.given, lambda want: read.written(want - more))
+    return read.plus(project.more)
 
 
 def trajectory_of(draft: Draft, project: Project, turns: Read[int], answer: Read[int]) -> Read[int]:
@@ -103,9 +97,5 @@ def trajectory_of(draft: Draft, project: Project, turns: Read[int], answer: Read
     if project.whole != _PROMPTS:
         return roles.trajectory(draft, answer, turns, window)
 
-    def held(want: Any) -> Mapping[str, Any] | None:
-        return window.written(want - answer.value)
-
     # The last turn begins with a full window.
-    whole = Read(f"{window} + {answer}", window.value + answer.value, window.given, held)
-    return roles.trajectory(draft, answer, turns, whole)
+    return roles.trajectory(draft, answer, turns, window.plus(answer.value, f"{window} + {answer}"))
