@@ -208,7 +208,7 @@ def _framework(framework: str) -> Iterator[str]:
     for setting, paths in rows.items():
         yield f"| {setting} | {', '.join(f'`{p}`' for p in paths)} |"
     reasons: dict[str, list[str]] = {}
-    for key, why in getattr(module, "NOT_MODELLED", {}).items():
+    for key, why in FRAMEWORKS[framework].left_out.items():
         reasons.setdefault(why, []).append(f"`{key}`")
     yield "\nRecognised, and not modelled:\n" if reasons else ""
     for why, keys in reasons.items():

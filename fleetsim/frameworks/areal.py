@@ -10,10 +10,11 @@ import math
 import re
 from typing import Any
 
-from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Back, Read, one_line, one_of, times, turned
+from fleetsim.frameworks.reading import Back, Read, one_line, one_of, times
 from fleetsim.frameworks.sides import adapter
+from fleetsim.frameworks.tables import put_rows
 
 _DIMENSION = re.compile(r"([dptcem])(\d{1,4})")
 _ATTENTION = re.compile(r"\(attn:([^|()]*)\|ffn:[^|()]*\)")  # layers of a mixture split on their own
@@ -25,15 +26,6 @@ _AGENTS = re.compile(r"agent|search|multi-?turn|tool")
 
 # The class that AReaL's own defaults name: with it alone nobody asked for an agent.
 _OWN_AGENT = "online_agent._OnlineAgent"
-NOT_MODELLED = {
-    "rollout.agent.subproc_max_workers": "agents that run at a time: --set fleet.max_in_flight_samples=SAMPLES",
-    "rollout.queue_size": "the input queue's own bound",
-    "rollout.pause_grace_period": "seconds of grace at a pause: --set sync.pause_s=SECONDS",
-    "dynamic_bs": "batches of varying size",
-    "sglang.enable_mixed_chunk": "how prefill and decode share an iteration",
-    "sglang.enable_dp_attention": "attention with data parallelism",
-    "gconfig.min_new_tokens": "a least length",
-}
 
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
@@ -56,29 +48,14 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         draft.put("admission.max_staleness", eta.value, eta)
     most = draft.count("rollout.max_concurrent_rollouts", default=batch.value)
     draft.product("fleet.max_in_flight_samples", most, n, why="rollouts are prompts with all samples")
-    draft.semantics("fleet.in_flight_unit", "groups", "a rollout ends with the last sample of its prompt")
-    draft.semantics("sync.in_flight", "abort_resume", "aborted requests are sent again with what they have")
-    draft.semantics("buffer.batch_rule", "oldest_version_first", "finished rollouts, the oldest first")
-    common.requests(draft, "spread", "a request per sample", "round_robin", "servers in turn")
-    way = draft.text("actor.weight_update_mode", "weight_update_mode", default="xccl")
-    words = {"xccl": "collective_broadcast", "nccl": "collective_broadcast", "disk": "checkpoint_shuttle"}
-    common.transport(draft, way, words)
+    put_rows(draft, "rollouts")
     recompute = draft.flag("actor.recompute_logprob", default=True)
     reference = draft.number("actor.kl_ctl", default=0.1).value > 0 and draft.settings.has("ref")
     with_ref = {"actor.kl_ctl": 0.1, "ref.backend": "${actor.backend}", "ref.path": "${actor.path}"}
     back = one_of({True: with_ref, False: {"actor.kl_ctl": 0.0}})
     common.hardware_and_times(draft, speed, recompute.value, reference, with_old=recompute.written, with_reference=back)
-    parts = draft.count("actor.ppo_n_minibatches", default=4)
-    why = "their updates count as one step"
-    draft.put("trainer.recipe.optimizer_steps", parts.value, parts, why=why, unless=1)
-    recipe.rows(
-        draft,
-        offload=("actor.offload", {"true": "states"}),
-        precision=("actor.megatron.fp8_config.mode", {"e4m3": "fp8", "hybrid": "fp8"}),
-        recompute=("actor.gradient_checkpointing", False),
-    )
+    put_rows(draft, "trainer")
     _roles(draft)
-    draft.leave_out(NOT_MODELLED)
 
 
 def _lengths(draft: Draft) -> None:
@@ -240,32 +217,11 @@ def _sizes(draft: Draft, read: Read[str] | None) -> tuple[str, dict[str, int]]:
 def _engine(draft: Draft, engine: str) -> None:
     if engine in ("vllm", "sglang"):
         draft.put("engine.name", engine, Read("rollout.backend", engine, True), back=one_of({}))
-    key = "vllm.gpu_memory_utilization" if engine == "vllm" else "sglang.mem_fraction_static"
-    draft.take("engine.gpu_memory_utilization", draft.number(key, default=0.9, most=1.0))
-    common.eager(draft, "vllm.enforce_eager" if engine == "vllm" else "sglang.disable_cuda_graph")
-    if engine == "vllm":
-        draft.take("engine.max_num_seqs", draft.count("vllm.max_num_seqs", default=256))
-        off = draft.flag("vllm.no_enable_prefix_caching", default=True)
-        draft.put("engine.prefix_caching", not off.value, off, back=turned(off))
-        # areal/engine/vllm_ext/areal_vllm_server.py: vLLM's own run_server
-        common.entry_point(draft, "api_server", "vLLM runs as an API server")
-    else:
-        draft.said("engine.max_num_seqs", "sglang.max_running_requests")
+    put_rows(draft, "vllm" if engine == "vllm" else "sglang")
+    if engine != "vllm":
         # areal/api/cli_args.py, SGLangConfig: prompts are not cut, max_prefill_tokens bounds those that start together
         chunk = draft.maybe_count("sglang.chunked_prefill_size", least=-1)
         whole = chunk is None or chunk.value < 1
         tokens = draft.count("sglang.max_prefill_tokens", default=32768) if chunk is None or whole else chunk
         draft.put("engine.max_num_batched_tokens", tokens.value, tokens, why="prompts are not cut" if whole else "")
-        off = draft.flag("sglang.disable_radix_cache", default=True)
-        draft.put("engine.prefix_caching", not off.value, off, back=turned(off))
-
-
-_START = "python3 examples/math/gsm8k_rl.py --config FILE"
-_BACKENDS = {"rollout.backend": "sglang:d1p1t1", "actor.backend": "fsdp:d1p1t1"}
-FRAMEWORK = common.Framework(
-    build,
-    "inclusionAI/AReaL",
-    "yaml",
-    (common.Mode("asynchronous", _START, _BACKENDS),),
-    "experiment_name, trial_name, cluster, scheduler, train_dataset.path, actor.optimizer, the reward",
-)
+        put_rows(draft, "cache")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
-
-from msgspec import Struct, field
+from typing import Any
 
 from fleetsim import units
 from fleetsim.frameworks.draft import Assumed, Draft
@@ -197,38 +196,6 @@ def entry_point(draft: Draft, point: str, why: str) -> None:
         draft.semantics("engine.entry_point", point, why)
 
 
-def engine_limits(draft: Draft, section: str) -> None:
-    """Limits that are handed to vLLM under its own names, where the section has them."""
-    for key in ("max_num_seqs", "max_num_batched_tokens"):
-        draft.said(f"engine.{key}", f"{section}{key}")
-
-
-def eager(draft: Draft, *keys: str) -> None:
-    """Whether engines run without CUDA graphs: with them by the default of every framework."""
-    draft.take("engine.enforce_eager", draft.flag(*keys, default=False), unless=False)
-
-
-def barrier(draft: Draft, why: str) -> None:
-    """Whole batches, one after the other: at a sync nothing is in flight."""
-    draft.semantics("admission.law", "barrier", why)
-    draft.semantics("sync.in_flight", "drain", "nothing is in flight once the batch is complete")
-    draft.semantics("buffer.batch_rule", "fifo", "a batch is all there is")
-
-
-def one_ahead(draft: Draft, much: str = "exactly one", when: str = ", when nothing is in flight") -> None:
-    """The next batch is generated, with the weights of before, while one is trained."""
-    draft.semantics("admission.law", "batches_ahead", "the next batch is generated while one is trained")
-    draft.semantics("admission.batches_ahead", 1, f"{much} batch ahead")
-    draft.semantics("sync.in_flight", "drain", f"weights change between two batches{when}")
-    draft.semantics("buffer.batch_rule", "fifo", "the batch that was generated before")
-
-
-def requests(draft: Draft, group: str, placed: str, routing: str, routed: str) -> None:
-    """Where the samples of a prompt go, and which engine takes one; each with its why."""
-    draft.semantics("fleet.group_placement", group, placed)
-    draft.semantics("fleet.routing", routing, routed)
-
-
 def transport(draft: Draft, read: Read[str] | None, words: Mapping[str, str]) -> None:
     """How weights travel. words: the framework's word -> the scenario's, for engines with GPUs of their own."""
     if draft.values.get("fleet.placement") == "colocated":
@@ -243,9 +210,55 @@ def transport(draft: Draft, read: Read[str] | None, words: Mapping[str, str]) ->
             draft.note(str(read), "this transport: a collective broadcast stands in")
 
 
+def optimizer_steps(draft: Draft, batch: Read[int], mini: Read[int] | None, key: str) -> None:
+    """Optimizer steps of an epoch: the batch over a mini-batch, both counted in the same. key: the mini-batch's.
+
+    A framework may refuse a mini-batch of its own that is larger than the batch, or does not divide it: the batch then
+    says both.
+    """
+
+    def back(want: Any) -> Mapping[str, Any] | None:
+        if not isinstance(want, int) or batch.value % want:
+            return None
+        return writes(key)(batch.value // want)
+
+    path = "trainer.recipe.optimizer_steps"
+    if mini is not None and (mini.value >= batch.value or batch.value % mini.value):
+        both = "trainer.batch_samples"
+        draft.could(both, draft.values.get(both), lambda _: writes(key)(batch.value))
+    if mini is None or mini.value >= batch.value:
+        draft.could(path, 1, back, 1)
+    else:
+        steps, why = max(1, batch.value // mini.value), "their updates count as one step"
+        draft.put(path, steps, batch, mini, why=why, back=back, unless=1)
+
+
+def ranks(draft: Draft, samples: Read[int] | None = None) -> int:
+    """Data-parallel ranks, and what every trainer asks: whole ones and, where it asks that too, a sample for each."""
+    gpus = draft.values.get("trainer.gpus", 1)
+    names = [n for n in ("tp", "pp", "cp") if draft.values.get(f"trainer.recipe.{n}")]
+    each = math.prod(draft.values[f"trainer.recipe.{n}"] for n in names)
+    shown = " x ".join(names) or "1"
+    if gpus % each:
+        draft.refuse("trainer.gpus", gpus, f"must be a multiple of {shown} = {each}", "change one of them")
+    elif samples is not None and samples.value < gpus // each:
+        rule = f"is less than a sample for each of {gpus // each} data-parallel ranks"
+        draft.refuse(samples.key, samples.value, rule, "have a larger batch, or fewer trainer GPUs")
+    return max(1, gpus // each)
+
+
 _WIDE = {"bfloat16": "bfloat16", "bf16": "bfloat16", "float16": "float16", "fp16": "float16"}
 # Parts of a setting's text, the longer one first; GPTQ and AWQ are taken to be of 4 bits.
 _SMALL = {"mxfp4": "mxfp4", "fp4": "nvfp4", "fp8": "fp8", "int4": "int4", "awq": "int4", "gptq": "int4"}
+
+
+def oversampled(draft: Draft, started: Read[int] | None, batch: Read[int], key: str) -> None:
+    """Prompts that are started for a batch of them, None where no more than it holds. key: what would say them."""
+    back: Back = lambda want: {key: round(want * batch.value)} if want > 1 else None  # noqa: E731 a surplus
+    if started is None:
+        draft.could("buffer.oversampling", 1.0, back, 1.0)
+    else:
+        draft.put("buffer.oversampling", started.value / batch.value, started, batch, back=back)
 
 
 def weights_type(draft: Draft, *keys: str) -> None:
@@ -269,34 +282,3 @@ def cap_of_prompts(tokens: float) -> int:
 
 def _short(seconds: float) -> float:
     return float(f"{seconds:.4g}")
-
-
-Build = Callable[[Draft, TrainerSpeed | None], None]
-# A YAML or TOML file; or a script with `key.path=value` words (overrides), with `--key value` where a switch stands
-# alone (flags; dashes where they are spelled `--a-key`), or with `--key value` where true and false are values too.
-Form = Literal["yaml", "toml", "overrides", "flags", "dashes", "values"]
-
-
-class Mode(Struct, frozen=True):
-    """A way to run the framework. start: the command that starts it so; {key} is a setting that stands in the command
-    itself. settings: what selects this way.
-    """
-
-    name: str
-    start: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Framework(Struct, frozen=True):
-    """build: fills a draft from its settings. repository: where it lives. modes: the one that can say most of a
-    scenario is written. form: in which text. yours: what a run needs that no scenario says. beside: prefix of the keys
-    of another command -> that command, which runs beside.
-    """
-
-    build: Build
-    repository: str
-    form: Form
-    modes: tuple[Mode, ...]
-    yours: str
-    beside: Mapping[str, str] = field(default_factory=dict)
-    takes_words: bool = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -29,7 +29,7 @@ from fleetsim.frameworks import (
     trl,
     verl,
 )
-from fleetsim.frameworks.common import Framework, TrainerSpeed
+from fleetsim.frameworks.common import TrainerSpeed
 from fleetsim.frameworks.detection import expect, other_job, unlike
 from fleetsim.frameworks.draft import Assumed, Draft, NotModelled, Taken
 from fleetsim.frameworks.equal_parts import divides, refusal
@@ -37,6 +37,7 @@ from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.roles import put_stations
 from fleetsim.frameworks.scenario_text import SECTIONS, scenario_yaml
 from fleetsim.frameworks.settings import RunSettings
+from fleetsim.frameworks.tables import FRAMEWORKS
 from fleetsim.frameworks.unread_keys import name_unread
 from fleetsim.records import as_dict
 
@@ -47,9 +48,9 @@ _DECIDES = "What is assumed decides the answer as much as what is known: put in 
 _READERS = (
     verl, roll, openrlhf, open_instruct, trl, areal, nemo_rl, slime, skyrl, prime_rl, ms_swift, rlinf, tinker,
 )  # fmt: skip
-# Name on the command line -> how its configuration is read and written.
-FRAMEWORKS: Mapping[str, Framework] = {
-    reader.__name__.rpartition(".")[2].replace("_", "-"): reader.FRAMEWORK for reader in _READERS
+# Name on the command line -> what fills a draft from its settings.
+READERS: Mapping[str, Callable[[Draft, TrainerSpeed | None], None]] = {
+    reader.__name__.rpartition(".")[2].replace("_", "-"): reader.build for reader in _READERS
 }
 # Names of those whose configurations another framework's reader reads: verifiers trains by prime-rl.
 _ALIASES = {"verifiers": "prime-rl", "swift": "ms-swift", "tinker-cookbook": "tinker"}
@@ -111,7 +112,9 @@ def scenario_from(
         except InputError as error:
             problems += error.problems
     draft = Draft(framework, settings, given)
-    known.build(draft, speed)
+    READERS[framework](draft, speed)
+    draft.leave_out(known.left_out)
+    settings.see(*known.seen)
     problems = [*draft.problems, *problems]
     if problems:
         missing = any(p.rule.startswith("is missing") for p in draft.problems)

@@ -24,7 +24,7 @@ _TRUE, _FALSE = frozenset({"true", "yes", "on", "1", "enable", "enabled"}), froz
 # Values with which a setting asks for nothing, or for what every scenario has.
 SWITCHED_OFF: tuple[object, ...] = (False, 0, -1, 1, "none", "None", "false", "False", "auto", [])
 # Equal to no value: always written.
-_NEVER: Any = object()
+NEVER: Any = object()
 _ONE_WORD = "must be one word"
 _WHOLE = re.compile(r"[-+]?\d[\d_]{0,30}")
 
@@ -140,7 +140,7 @@ class Draft(Struct):
     # ------------------------------------------------------------------------------------------------------ writing
 
     def put(
-        self, path: str, value: Any, *reads: Read[Any], why: str = "", back: Back | None = None, unless: Any = _NEVER
+        self, path: str, value: Any, *reads: Read[Any], why: str = "", back: Back | None = None, unless: Any = NEVER
     ) -> None:
         """A scenario value that follows from settings; from defaults of the framework alone, it counts as assumed.
 
@@ -164,13 +164,13 @@ class Draft(Struct):
             self.taken.append(Taken(path, value, settings, why))
 
     def take(
-        self, path: str, read: Read[T], *, why: str = "", back: Back | None = None, unless: Any = _NEVER
+        self, path: str, read: Read[T], *, why: str = "", back: Back | None = None, unless: Any = NEVER
     ) -> Read[T]:
         """A scenario value that is one setting's own; the setting, to go on with."""
         self.put(path, read.value, read, why=why, back=back, unless=unless)
         return read
 
-    def product(self, path: str, *reads: Read[int], why: str = "", unless: Any = _NEVER) -> Read[int]:
+    def product(self, path: str, *reads: Read[int], why: str = "", unless: Any = NEVER) -> Read[int]:
         """A scenario value that is the product of settings, of which the way back sets the first; the product."""
         whole = times(*reads)
         self.put(path, whole.value, *reads, why=why, back=whole.written, unless=unless)
@@ -190,7 +190,7 @@ class Draft(Struct):
         *,
         back: Back | None = None,
         now: Any = None,
-        unless: Any = _NEVER,
+        unless: Any = NEVER,
     ) -> None:
         """A scenario value that one setting says where it is there; else nobody does, and it, or `key`, would say it.
 
@@ -201,19 +201,19 @@ class Draft(Struct):
         else:
             self.could(path, now, back or (read or Read(key, 0, False)).written, unless)
 
-    def said(self, path: str, *keys: str, now: Any = None, unless: Any = _NEVER) -> None:
+    def said(self, path: str, *keys: str, now: Any = None, unless: Any = NEVER) -> None:
         """A scenario value that a whole number says where it is there; else the first of these keys would say it."""
         self.where_said(path, self.maybe_count(*keys), keys[0], now=now, unless=unless)
 
     def either(
-        self, path: str, switch: Read[bool], on: str, off: str, *, why: tuple[str, str] = ("", ""), unless: Any = _NEVER
+        self, path: str, switch: Read[bool], on: str, off: str, *, why: tuple[str, str] = ("", ""), unless: Any = NEVER
     ) -> None:
         """A scenario value that a switch of the framework decides. why: of it when on, and when off."""
         back = one_of({on: {switch.key: True}, off: {switch.key: False}})
         value, reason = (on, why[0]) if switch.value else (off, why[1])
         self.put(path, value, switch, why=reason, back=back, unless=unless)
 
-    def could(self, path: str, value: Any, back: Back, unless: Any = _NEVER) -> None:
+    def could(self, path: str, value: Any, back: Back, unless: Any = NEVER) -> None:
         """Settings that would say a scenario value. value: what holds now."""
         self.links.append(Link(path, value, back, unless))
 

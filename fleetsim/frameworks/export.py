@@ -16,12 +16,12 @@ from msgspec import Struct
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import put
-from fleetsim.frameworks.common import Framework
-from fleetsim.frameworks.convert import FRAMEWORKS, framework_name
+from fleetsim.frameworks.convert import framework_name
 from fleetsim.frameworks.equal_parts import divides, refusal
 from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.reversal import LeftOut, Limits, longest, settled
 from fleetsim.frameworks.scenario_text import commented, scenario_yaml
+from fleetsim.frameworks.tables import FRAMEWORKS, Framework
 
 # Nodes, and GPUs of each, as the frameworks call them.
 _NODE_KEYS = (("nnodes", "n_gpus_per_node"), ("num_nodes", "num_gpus_per_node"), ("num_nodes", "gpus_per_node"))

@@ -7,11 +7,12 @@ swift/trainers/arguments.py, swift/megatron/arguments/megatron_args.py; processe
 
 from __future__ import annotations
 
-from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, on_nodes, one_of, switched, times, writes
 from fleetsim.frameworks.sides import adapter
-from fleetsim.frameworks.trl import engine_mode, equal_parts, put_samples, put_server
+from fleetsim.frameworks.tables import put_rows
+from fleetsim.frameworks.trl import engine_mode, put_samples, put_server
 
 # The server's own command, and the section of a file for Ray, say the same under these.
 _SERVED, _RAY = "vllm_serve.", "rollout."
@@ -23,11 +24,6 @@ _OTHERS = {
     "rm": "a reward model's training: no rollout to plan",
     "ppo": "its critic and its step are not modelled",
     "gkd": "distillation: its step is not modelled",
-}
-NOT_MODELLED = {
-    "use_liger_kernel": "kernels: the trainer's seconds per token say how well they work",
-    "overlong_filter": "truncated samples are generated, but not trained",
-    "vllm_use_async_engine": "the engine's own front",
 }
 
 
@@ -60,13 +56,12 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     samples, step = _megatron_samples(draft, n) if megatron else put_samples(draft, gpus, n, _LEAST, 1)
     _rollout(draft, gpus, samples)
     common.transport(draft, None, {})
-    common.filtering(draft, draft.flag("dynamic_sample", default=False))
+    put_rows(draft, "filter")
     beta = draft.number("beta", default=0.04)
     with_kl = switched(beta.key, 0.04, 0.0)
     common.hardware_and_times(draft, speed, samples.value > step.value, beta.value > 0, with_reference=with_kl)
-    recipe.rows(draft, epochs="num_iterations")
+    put_rows(draft, "epochs")
     _trainer(draft, megatron)
-    draft.leave_out(NOT_MODELLED)
 
 
 def _megatron_samples(draft: Draft, n: Read[int]) -> tuple[Read[int], Read[int]]:
@@ -94,18 +89,12 @@ def _rollout(draft: Draft, gpus: Read[int], samples: Read[int]) -> None:
     keys = (_SERVED, "") if mode.value == "server" and ray is None else ("", _SERVED)
     keys = (_RAY, *keys) if ray is not None else keys
     tp = draft.take("engine.tp", draft.count(*(f"{k}vllm_tensor_parallel_size" for k in keys), default=1))
-    share = draft.number(*(f"{k}vllm_gpu_memory_utilization" for k in keys), default=0.9, most=1.0)
-    draft.take("engine.gpu_memory_utilization", share)
-    draft.take("engine.prefix_caching", draft.flag(*(f"{k}vllm_enable_prefix_caching" for k in keys), default=True))
-    draft.said("engine.max_num_seqs", *(f"{k}vllm_max_num_seqs" for k in keys))
-    common.eager(draft, *(f"{k}vllm_enforce_eager" for k in keys))
-    common.entry_point(draft, "llm", "vLLM's engine in the framework's own processes")
-    equal_parts(draft)
+    put_rows(draft, "engine", *keys)
     if mode.value == "colocate":
         draft.mode = "colocate"
         draft.parted("fleet.instances", gpus, tp)
         draft.put("fleet.placement", "colocated", mode, why="vLLM runs on the trainer's GPUs", back=one_of({}))
-        common.barrier(draft, "the whole batch is generated before it is trained")
+        put_rows(draft, "colocate")
         moved = [draft.flag(key, default=False) for key in ("offload_model", "offload_optimizer")]
         sleep = draft.count("sleep_level", default=0, least=0)
         if not sleep.value and not any(read.value for read in moved):
@@ -121,11 +110,7 @@ def _rollout(draft: Draft, gpus: Read[int], samples: Read[int]) -> None:
         draft.could("engine.model", None, writes(model, ""))
     else:
         put_server(draft, replicas, model, size="the size of `swift rollout`")
-    draft.semantics("fleet.placement", "disaggregated", "the server has GPUs of its own")
-    if ahead.value:  # grpo_trainer.py, async_generate
-        common.one_ahead(draft, "one")
-    else:
-        common.barrier(draft, "the whole batch is generated before it is trained")
+    put_rows(draft, draft.mode)
 
 
 def _trainer(draft: Draft, megatron: bool) -> None:
@@ -134,15 +119,9 @@ def _trainer(draft: Draft, megatron: bool) -> None:
     draft.could(_MEGATRON, "megatron" if megatron else "fsdp", one_of({}))
     if megatron:
         draft.semantics(_MEGATRON, "megatron", "Megatron-Core trains")
-        recipe.megatron(draft, *sections)
-        recipe.rows(draft, offload=("optimizer_cpu_offload", {"true": "adam"}))
+        put_rows(draft, "megatron", *sections)
     else:
-        recipe.rows(
-            draft,
-            offload=("deepspeed", {"zero3_offload": "adam", "zero2_offload": "adam"}),
-            cp="sequence_parallel_size",
-            recompute=("gradient_checkpointing", True),
-        )
+        put_rows(draft, "trainer")
     tuner = draft.text(*(f"{s}tuner_type" for s in sections), default="full" if megatron else "lora")
     lora = tuner.value.startswith("lora")
     roles.adapters(draft, tuner, lora)
@@ -150,7 +129,6 @@ def _trainer(draft: Draft, megatron: bool) -> None:
     rank = draft.count(*(f"{s}lora_rank" for s in sections), default=8)
     with_it = lambda want: {rank.key: want, own.key: True}  # noqa: E731 a table of two
     adapter(draft, Read(rank.key, rank.value if lora and own.value else 0, rank.given, with_it))
-    draft.settings.see("lora_rank", "train.lora_rank")
     teacher = draft.maybe_text("teacher_model")
     if teacher is not None:
         roles.passed(draft, str(teacher))
@@ -158,24 +136,3 @@ def _trainer(draft: Draft, megatron: bool) -> None:
         found = draft.settings.get(key)
         if found is not None:
             roles.judged(draft, f"{found[0].key} = {found[1]}")
-
-
-_START = "NNODES={nnodes} NPROC_PER_NODE={nproc_per_node} "
-FRAMEWORK = common.Framework(
-    build,
-    "modelscope/ms-swift",
-    "values",
-    tuple(
-        common.Mode(
-            f"{program}, {name}", f"{_START}{program} rlhf", {"rlhf_type": "grpo", "use_vllm": True, **settings}
-        )
-        for program in ("swift", "megatron")
-        for name, settings in (
-            ("colocate", {"vllm_mode": "colocate"}),
-            ("server", {"vllm_mode": "server"}),
-            ("one batch ahead", {"vllm_mode": "server", "async_generate": True}),
-        )
-    ),
-    "--dataset, --reward_funcs, the learning rate, --vllm_server_host and --vllm_server_port",
-    {_SERVED: "swift rollout"},
-)

@@ -2,29 +2,31 @@
 
 Names: examples/configs/grpo_math_1B.yaml, whose values are the defaults of a file that builds on it (`defaults:`), and
 grpo_math_1B_megatron_single_controller.yaml; what they do: nemo_rl/algorithms/grpo.py (GPU split, L753 and following),
-async_utils/trajectory_collector.py, replay_buffer.py and staleness_sampler.py.
+async_utils/trajectory_collector.py, replay_buffer.py and staleness_sampler.py. Which section holds generation's sizes:
+nemo_rl/models/generation, vllm/config.py, dynamo/config.py, trtllm/config.py, sglang/config.py and megatron/config.py
+(`merged_inference_megatron_cfg`).
 """
 
 from __future__ import annotations
 
-from fleetsim.frameworks import common, recipe, roles
+from msgspec import Struct
+
+from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.nemo_rl_parts import GENERATION, put_beside, put_pools, put_recipe
-from fleetsim.frameworks.reading import Read, one_of, parts_of, switched, times, writes
+from fleetsim.frameworks.reading import NODE_GPUS, Read, nodes_of, on_nodes, one_of, parts_of, switched, times, writes
 from fleetsim.frameworks.sides import vllm_drafts
+from fleetsim.frameworks.tables import put_rows
 
 SAMPLERS = ("in_order", "ready_first", "weight_fifo", "windowed")
-TRANSPORTS = {
-    "nccl_reshard": "rdma_p2p",
-    "nixl": "rdma_p2p",
-    **dict.fromkeys(("vllm_s3_sparse", "vllm_zmq_sparse"), "sparse_delta"),
+GENERATION = "policy.generation"
+# Backend -> the section of generation with its sizes, and what tensor and pipeline ranks are called there.
+_SIZES = {
+    "sglang": ("sglang_cfg", "tp_size", "pp_size"),
+    "trtllm": ("trtllm_cfg", "tensor_parallel_size", "pipeline_parallel_size"),
+    "megatron": ("mcore_generation_config", "tensor_model_parallel_size", "pipeline_model_parallel_size"),
 }
-
-NOT_MODELLED = {
-    "policy.draft.enabled": "the drafter's own passes and loss in the trainer's seconds",
-    "grpo.async_grpo.max_generation_failures": "failed rollouts: --set fleet.failures.mtbf_s=SECONDS",
-    "async_rl.rollout_failure.on_dropped_prompt": "dropped prompts",
-}
+_OF_VLLM = ("vllm_cfg", "tensor_parallel_size", "pipeline_parallel_size")
+_TEACHERS = "on_policy_distillation"
 
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
@@ -36,7 +38,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     draft.take("workload.group_size", n)
     samples = draft.product("trainer.batch_samples", prompts, n, why="prompts x responses")
     update = draft.maybe_count("policy.train_global_batch_size")
-    recipe.optimizer_steps(draft, samples, update, "policy.train_global_batch_size")
+    common.optimizer_steps(draft, samples, update, "policy.train_global_batch_size")
     one = update is None or draft.values.get("trainer.recipe.optimizer_steps", 1) == 1
     with_it = lambda want: {"policy.train_global_batch_size": want} if one else None  # noqa: E731 one update's batch
     draft.could("trainer.batch_samples", samples.value, with_it)
@@ -58,17 +60,17 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     prompt = draft.settings.get("data.max_input_seq_length")
     longest = output.value + (int(prompt[1]) if prompt is not None and str(prompt[1]).isdigit() else 0)
     draft.could(common.OUTPUT_CAP, output.value, lambda want: {"policy.max_total_sequence_length": longest})
-    beside = put_beside(draft)
-    put_pools(draft, beside)
+    beside = _put_beside(draft)
+    _put_pools(draft, beside)
     if draft.settings.has("async_rl"):
         _single_controller(draft, prompts, n)
     elif draft.flag("grpo.async_grpo.enabled", default=False).value:
         _async(draft, prompts, n)
     else:
         draft.mode, draft.preset = "synchronous", "nemo-rl-sync"
-        common.barrier(draft, "the whole batch is generated before it is trained")
+        put_rows(draft, "synchronous")
     _limits(draft)
-    common.requests(draft, "spread", "a request per sample", "round_robin", "over the data-parallel engines")
+    put_rows(draft, "requests")
     # grpo.py, dynamic_sampling
     drops, over = draft.flag("grpo.use_dynamic_sampling", default=False), "grpo.batch_multiplier"
     common.filtering(draft, drops, draft.number(over, default=1.0))
@@ -78,29 +80,27 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.hardware_and_times(
         draft, speed, True, penalty.value > 0, with_reference=with_kl, taught=beside.taught, called=called
     )
-    put_recipe(draft)
+    _put_recipe(draft)
     own = draft.text("data.default.env_name", "data.train.env_name", "data.env_name", default="math")
     pool = f"env.{own.value}.num_workers"
     roles.workers(draft, "reward", [draft.maybe_count(pool)], pool)
-    draft.leave_out(NOT_MODELLED)
 
 
 def _transport(draft: Draft) -> None:
     """How a refit travels (docs/guides/weight-refit.md, docs/guides/checkpoint-engine-refit.md)."""
     way = draft.maybe_text(f"{GENERATION}.refit_transport")
-    common.transport(draft, way, TRANSPORTS)
+    put_rows(draft, "refit")
     if draft.values.get("fleet.placement") == "colocated":
         return
     word = "" if way is None else way.value.lower()
     if word == "nccl_reshard":
-        draft.semantics("sync.link.load", "in_place", "each rank gets its shards where the engine uses them")
+        put_rows(draft, word)
     elif word == "nixl":
         sliced = draft.flag(f"{GENERATION}.refit_cfg.nixl.shard_expert_weights", default=False)
         fetch = "slice" if sliced.value else "whole"
         draft.put("sync.link.fetch", fetch, sliced, why="of the experts", unless="slice")
     elif draft.values.get("sync.transport") == "collective_broadcast":
-        draft.semantics("sync.transport", "collective_broadcast", "NCCL, packed")
-        draft.semantics("sync.link.source", "sharded", "every rank sends its own part")
+        put_rows(draft, "packed")
 
 
 def _turns(draft: Draft) -> tuple[Read[int] | None, bool]:
@@ -133,18 +133,14 @@ def _limits(draft: Draft) -> None:
     beside = engine.value or training
     started = "AsyncLLM.from_engine_args" if beside else "vllm.LLM"
     common.entry_point(draft, common.entry_point_of("nemo-rl", asynchronous=beside), started)
-    common.engine_limits(draft, f"{GENERATION}.vllm_kwargs.")
-    draft.take("engine.prefix_caching", draft.flag(f"{GENERATION}.vllm_cfg.enable_prefix_caching", default=True))
+    put_rows(draft, "limits")
     trained = draft.flag("policy.draft.enabled", default=False)
     vllm_drafts(draft, f"{GENERATION}.vllm_kwargs.speculative_config.", trained)
 
 
 def _async(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
     draft.mode, draft.preset = "async_grpo", "nemo-rl-async-grpo"
-    age = draft.count("grpo.async_grpo.max_trajectory_age_steps", default=1)
-    draft.semantics("admission.law", "target_step", "a trajectory is reserved for a step at most the age ahead")
-    draft.put("admission.max_staleness", float(age.value), age)
-    draft.semantics("buffer.batch_rule", "exact_target_step", "a step takes the groups that are meant for it")
+    age = put_rows(draft, "async_grpo")["admission.max_staleness"]
     draft.put("buffer.capacity_samples", 2 * age.value * prompts.value * n.value, age, prompts, n, why="twice the age")
     keeps = draft.flag("grpo.async_grpo.in_flight_weight_updates", default=False)
     recompute = draft.flag("grpo.async_grpo.recompute_kv_cache_after_weight_updates", default=False)
@@ -157,29 +153,21 @@ def _async(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
 def _single_controller(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
     sampler = draft.choice("async_rl.sampler.name", default="windowed", known=SAMPLERS)
     draft.mode, draft.preset = f"single controller, {sampler.value}", f"nemo-rl-sc-{sampler.value.replace('_', '-')}"
-    window = draft.count(
-        "async_rl.sampler.max_lookahead_versions", "async_rl.sampler.max_staleness_versions", default=1, least=0
-    )
     buffered = draft.count("async_rl.max_buffered_rollouts", default=2 * prompts.value)
     in_flight = draft.count("async_rl.max_inflight_prompts", default=prompts.value)
     draft.product("fleet.max_in_flight_samples", in_flight, n)
-    draft.semantics("fleet.in_flight_unit", "groups", "a prompt is in flight until its last response has its reward")
+    put_rows(draft, "in flight")
     if sampler.value == "windowed":
-        draft.semantics("admission.law", "batches_ahead", "no gate: the buffer bounds what is out")
+        put_rows(draft, "windowed")
         ahead = max(1, buffered.value // prompts.value)
         draft.put("admission.batches_ahead", ahead, buffered, prompts, back=parts_of(buffered, prompts))
-        draft.semantics("admission.age_action", "cancel_in_flight", "what leaves the window is evicted and aborted")
-        draft.put("admission.max_age", float(window.value), window)
+        put_rows(draft, "evicted")
     else:
-        law = "target_step" if sampler.value == "in_order" else "version_window"
-        draft.semantics("admission.law", law, "prompts of at most the window ahead are sent")
-        draft.put("admission.max_staleness", float(window.value), window)
+        put_rows(draft, "in_order" if sampler.value == "in_order" else "version window")
         held = max(buffered.value, prompts.value) * n.value
         draft.put("buffer.capacity_samples", held, buffered, n, back=times(buffered, n).written)
     if sampler.value == "weight_fifo":
-        draft.semantics("admission.age_action", "drop_on_dequeue", "ready groups below the window are evicted")
-        draft.put("admission.max_age", float(window.value), window)
-        draft.semantics("buffer.wait_for_oldest", True, "the oldest weights' batch must fill first")
+        put_rows(draft, "weight_fifo")
     rules = {"in_order": "exact_target_step", "weight_fifo": "oldest_version_first"}
     draft.semantics("buffer.batch_rule", rules.get(sampler.value, "fifo"), "how the sampler selects")
     streamed = draft.maybe_count("async_rl.min_groups_for_streaming_train")
@@ -193,28 +181,156 @@ def _single_controller(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
         draft.put("trainer.minibatches", value, prompts, streamed, back=parts, unless=1)
     else:
         draft.could("trainer.minibatches", 1, parts, 1)
-    recompute = draft.flag("async_rl.recompute_kv_cache_after_weight_updates", default=False)
-    draft.either("sync.in_flight", recompute, "keep_recompute", "keep")
+    put_rows(draft, "updates")
 
 
-_START = "uv run examples/run_grpo.py --config FILE"
-_BASE, _SINGLE = {"defaults": "grpo_math_1B.yaml"}, "grpo_math_1B_megatron_single_controller.yaml"
-_ASYNC = {f"{GENERATION}.vllm_cfg.async_engine": True}
-FRAMEWORK = common.Framework(
-    build,
-    "NVIDIA-NeMo/RL",
-    "yaml",
-    (
-        common.Mode("synchronous", _START, _BASE),
-        common.Mode("async_grpo", _START, {**_BASE, "grpo.async_grpo.enabled": True, **_ASYNC}),
-        *(
-            common.Mode(
-                f"single controller, {sampler}",
-                _START.replace("grpo.py", "grpo_single_controller.py"),
-                {"defaults": _SINGLE, "async_rl.sampler.name": sampler, **_ASYNC},
-            )
-            for sampler in SAMPLERS
-        ),
-    ),
-    "data, env, the learning rate; the file that it builds on lies in examples/configs of the repository",
-)
+class _NodesBeside(Struct, frozen=True):
+    """Of the cluster's nodes, those that neither train nor generate; of a single node, its GPUs. taught: teachers pass
+    over every sample."""
+
+    nodes: int
+    gpus_of_one: int
+    taught: bool
+
+
+def _put_beside(draft: Draft) -> _NodesBeside:
+    """Reward models, teachers and what NeMo-Gym starts: grpo.py takes the nodes of the first two off the cluster."""
+    per_node = draft.count("cluster.gpus_per_node", default=1).value
+    single = draft.count("cluster.num_nodes", default=1).value == 1
+    reward, nodes, gpus = "env.reward_model", 0, 0
+    if draft.settings.has(f"{reward}.resources"):
+        nodes = draft.count(f"{reward}.resources.num_nodes", default=1).value
+        gpus = draft.count(f"{reward}.resources.gpus_per_node", default=1).value
+        roles.judged(draft, f"{reward}.model_name: a reward model", gpus if single else nodes * per_node)
+        nodes = 0 if single else nodes
+    taught = draft.flag(f"{_TEACHERS}.enabled", default=False).value
+    if taught:
+        apart = f"{_TEACHERS}.non_colocated_teachers"
+        models = {str(found[1]) for key in draft.settings.below(f"{_TEACHERS}.teacher_model_by_agent_name")
+                  if (found := draft.settings.get(key)) is not None}  # fmt: skip
+        own = draft.flag(f"{apart}.enabled", default=False).value
+        each = draft.count(f"{apart}.default_teacher_cfg.num_nodes", default=1).value if own else 0
+        nodes += each * max(1, len(models))
+        roles.taught(draft, f"{_TEACHERS}: {max(1, len(models))} teachers", each * max(1, len(models)) * per_node)
+        draft.settings.see(_TEACHERS)
+    gym = draft.maybe_count("env.nemo_gym.num_gpu_nodes", least=0)
+    if gym is not None and gym.value:
+        roles.judged(draft, f"{gym.key}: judges of NeMo-Gym", gym.value * per_node)
+    draft.settings.see(reward, "env.nemo_gym", "_teachers")
+    return _NodesBeside(nodes, gpus if single else 0, taught)
+
+
+def _put_pools(draft: Draft, beside: _NodesBeside) -> None:
+    """The trainer's GPUs, the instances and their engine."""
+    taken = {"num_nodes": beside.nodes, "gpus_per_node": beside.gpus_of_one}
+    nodes, per_node = (draft.count(f"cluster.{word}", default=1).plus(-n) for word, n in taken.items())
+    if nodes.value < 1 or per_node.value < 1:
+        rule = "are all taken by reward models and teachers"
+        draft.refuse("cluster.num_nodes", f"{nodes}, {per_node}", rule, "have more nodes")
+        nodes, per_node = Read(nodes.key, 1, True), Read(per_node.key, 1, True)
+    backend = draft.text(f"{GENERATION}.backend", default="vllm")
+    name, tensor, pipeline = _SIZES.get(backend.value, _OF_VLLM)
+    section = f"{GENERATION}.{name}"
+    # Megatron generates as it trains, but for what its own section says.
+    trained = ["policy.megatron_cfg"] if backend.value == "megatron" else []
+    tp, pp = (draft.count(*(f"{s}.{w}" for s in (section, *trained)), default=1) for w in (tensor, pipeline))
+    draft.take("engine.tp", tp)
+    draft.take("engine.pp", pp, unless=1)
+    # nemo_rl/models/generation/vllm/vllm_generation.py: vllm_dp_size = ep_size // tp_size
+    experts = f"{GENERATION}.vllm_cfg.expert_parallel_size"
+    ep = draft.maybe_count(experts)
+    if ep is not None and ep.value > tp.value:
+        dp = draft.divided("the number of ranks that share the experts", ep, tp)
+        draft.put("engine.dp", dp, ep, tp, why="ranks that share the experts", back=parts_of(ep, tp), unless=1)
+    else:
+        draft.could("engine.dp", 1, parts_of(Read(experts, 1, False), tp), 1)
+    each = tp if pp.value == 1 else times(tp, pp)
+    colocated = draft.flag(f"{GENERATION}.colocated.enabled", default=True)
+    resources = f"{GENERATION}.colocated.resources"
+    put_rows(draft, "placement")
+    if colocated.value:
+        gpus = on_nodes(nodes, per_node)
+        draft.put("trainer.gpus", gpus.value, gpus)
+    else:
+        asked = [f"{resources}.{word}" for word in ("gpus_per_node", "num_nodes")]
+        rollout_gpus, rollout_nodes = map(draft.maybe_count, asked)
+        if nodes.value == 1:
+            gpus = rollout = rollout_gpus or draft.needed_count(asked[0], remedy=f"-- {asked[0]}=4")
+            left, why = per_node.value - rollout.value, "the node's GPUs less those of generation"
+        else:
+            rollout = rollout_nodes or draft.needed_count(asked[1], remedy=f"-- {asked[1]}=1")
+            left, why = (nodes.value - rollout.value) * per_node.value, "the nodes that generation does not take"
+            gpus = times(rollout, per_node)
+        if left < 1:
+            rule = f"leaves no GPU to training ({nodes}, {per_node})"
+            draft.refuse(rollout.key, rollout.value, rule, "give it fewer")
+        left, back = max(1, left), lambda want: _pools(want, gpus.value)
+        draft.put("trainer.gpus", left, nodes, per_node, rollout, why=why, back=back)
+    instances = draft.divided("the number of instances", gpus, each)
+    way = parts_of(gpus, each) if colocated.value else lambda want: _pools(left, want * each.value)
+    draft.put("fleet.instances", instances, gpus, each, back=way)
+    put_rows(draft, "engine name")
+    _types(draft, section)
+    if name in ("vllm_cfg", "sglang_cfg"):
+        put_rows(draft, f"graphs of {name}")
+    word = "mem_fraction_static" if backend.value == "sglang" else "gpu_memory_utilization"
+    share = draft.number(f"{section}.{word}", f"{GENERATION}.vllm_cfg.{word}", default=0.6, most=1.0)
+    draft.put("engine.gpu_memory_utilization", share.value, share)
+    draft.settings.see(*(f"{GENERATION}.{other}" for other, *_ in _SIZES.values() if other != name))
+    draft.settings.see(resources, f"{section}.sglang_server_config")
+
+
+def _types(draft: Draft, section: str) -> None:
+    """The engine's weights and KV cache: modelopt/models/generation/vllm_quant_worker.py. Without `real_quant`, a
+    quantization is imitated in 16 bits."""
+    quantized = draft.maybe_text(f"{GENERATION}.quant_cfg")
+    if quantized is not None and draft.flag(f"{GENERATION}.real_quant", default=False).value:
+        common.weights_type(draft, f"{GENERATION}.quant_cfg")
+    else:
+        own = section.endswith("trtllm_cfg")
+        common.weights_type(draft, f"{section}.precision" if own else f"{GENERATION}.vllm_cfg.precision")
+    if quantized is not None and "fp4" not in str(draft.values.get("engine.dtype")):
+        why = f"{quantized} without real_quant: imitated in 16 bits"
+        draft.assume("engine.dtype", draft.values.get("engine.dtype", "bfloat16"), why, "--set engine.dtype=nvfp4")
+    cache = draft.maybe_text(f"{section}.kv_cache_dtype")
+    if cache is not None and cache.value.startswith("fp8"):
+        draft.put("engine.kv_dtype", "fp8", cache)
+
+
+def _pools(trainer: int, rollout: int) -> dict[str, int] | None:
+    """A cluster of a trainer and a rollout pool: one node for up to eight GPUs of both, else nodes of their own."""
+    if trainer + rollout <= NODE_GPUS:
+        nodes, each, rollout_nodes, rollout_each = 1, trainer + rollout, 1, rollout
+    else:
+        (train_nodes, rollout_nodes), each = nodes_of((trainer, rollout))
+        nodes, rollout_each = train_nodes + rollout_nodes, each
+    resources = f"{GENERATION}.colocated.resources"
+    return {
+        "cluster.num_nodes": nodes,
+        "cluster.gpus_per_node": each,
+        f"{resources}.num_nodes": rollout_nodes,
+        f"{resources}.gpus_per_node": rollout_each,
+    }
+
+
+def _put_recipe(draft: Draft) -> None:
+    """The update: policy.dtensor_cfg (FSDP2), or policy.megatron_cfg where that is on."""
+    megatron = draft.flag("policy.megatron_cfg.enabled", default=False)
+    enabled = ("policy.megatron_cfg.enabled", "policy.dtensor_cfg.enabled")
+    kinds = {"megatron": (True, False), "fsdp": (False, True)}
+    back = one_of({kind: dict(zip(enabled, on, strict=True)) for kind, on in kinds.items()})
+    if megatron.given:
+        draft.put("trainer.recipe.backend", "megatron" if megatron.value else "fsdp", megatron, back=back, unless=None)
+    else:
+        draft.could("trainer.recipe.backend", None, back, None)
+    section, other = ("policy.megatron_cfg", "policy.dtensor_cfg")[:: 1 if megatron.value else -1]
+    put_rows(draft, "megatron" if megatron.value else "dtensor", f"{section}.")
+    lora = f"{section}.peft" if megatron.value else f"{section}.lora_cfg"
+    roles.adapters(draft, draft.flag(f"{lora}.enabled", default=False))
+    if megatron.value and draft.flag(f"{section}.fp8_cfg.enabled", default=False).value:
+        put_rows(draft, "precision", f"{section}.")
+    quantized = draft.maybe_text("policy.quant_cfg")
+    if quantized is not None:
+        why = f"{quantized}: imitated in 16 bits, which takes longer"
+        draft.assume("trainer.recipe.precision", "bf16", why, "--set trainer.fixed_s=SECONDS, from your own logs")
+    draft.settings.see(other)

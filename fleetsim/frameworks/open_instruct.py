@@ -6,14 +6,10 @@ Names and defaults: open_instruct/data_loader.py (StreamingDataLoaderConfig, VLL
 
 from __future__ import annotations
 
-from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, one_line, one_of
-
-NOT_MODELLED = {
-    "no_resampling_pass_rate": "prompts that are solved too often leave the data set",
-    "ref_policy_update_freq": "updates of the reference policy",
-}
+from fleetsim.frameworks.tables import put_rows
 
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
@@ -35,7 +31,6 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     if tools is not None:
         roles.workers(draft, "tools", [draft.maybe_count("pool_size")], "pool_size")
     roles.judges(draft, "llm_judge_model", "code_api_url")
-    draft.settings.see("num_nodes")  # of the launcher: the learners say their own
     # open_instruct/data_loader.py: a pack holds the longest prompt with the longest response, or nothing starts
     pack = {"pack_length": answer.value + prompt.value}
     draft.could("workload.output_tokens.max", answer.value, lambda want: pack)
@@ -45,22 +40,12 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     draft.semantics("admission.law", "fixed_pool", "one prompt is sent for each that is taken from the results")
     out = draft.product("admission.pool_samples", *ahead, why="batches of prompts sent beforehand")
     draft.put("buffer.capacity_samples", out.value, *ahead, why="batches prepared ahead of the trainer")
-    draft.semantics("buffer.on_full", "block", "the preparation waits for the trainer")
-    draft.semantics("admission.age_action", "drop_on_dequeue", "results that are too old are dropped and replaced")
-    draft.put("admission.max_age", float(steps.value), steps)
-    draft.semantics("buffer.batch_rule", "fifo", "in the order of completion")
-    inflight = draft.flag("inflight_updates", default=True)
-    why = ("engines pause with their cache", "engines finish what they have")
-    draft.either("sync.in_flight", inflight, "keep", "drain", why=why)
-    room = "an engine takes a prompt when it has room"
-    common.requests(draft, "together", "a prompt's samples run on one engine", "least_loaded", room)
+    put_rows(draft, "queue")
     active = draft.flag("active_sampling", default=False)
-    common.filtering(draft, active)
     if not active.value and draft.flag("filter_zero_std_samples", default=True).value:
         draft.note("filter_zero_std_samples without active_sampling", "filtered groups make a batch smaller")
-    common.transport(draft, draft.text("vllm_sync_backend", default="nccl"), {"nccl": "collective_broadcast"})
+    put_rows(draft, "sync")
     _recipe(draft, speed)
-    draft.leave_out(NOT_MODELLED)
 
 
 def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
@@ -74,12 +59,11 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     made = (not vllm_logprobs.value, reference.value)
     common.hardware_and_times(draft, speed, *made, with_old=with_old, with_reference=back)
     # open_instruct/grpo_utils.py: one optimizer step for each mini-batch of each epoch; ZeRO-3 alone splits sequences
-    recipe.rows(draft, optimizer_steps="num_mini_batches", epochs="num_epochs")
+    put_rows(draft, "updates")
     parts = draft.count("sequence_parallel_size", default=1)
     split = lambda want: {parts.key: want, **({"deepspeed_stage": 3} if want > 1 else {})} if want else None  # noqa: E731
     draft.put("trainer.recipe.cp", parts.value if parts.given else None, parts, back=split, unless=None)
-    offload = ("deepspeed_offload_optimizer", {"true": "states"})
-    recipe.rows(draft, offload=offload, recompute=("gradient_checkpointing", False))
+    put_rows(draft, "memory")
 
 
 def _gpus(draft: Draft) -> None:
@@ -92,23 +76,8 @@ def _gpus(draft: Draft) -> None:
     nodes = lambda want: {key: [8] * (want // 8) + [want % 8] * (want % 8 > 0)}  # noqa: E731
     learners = Read(key, sum(value), found is not None, nodes)
     draft.take("trainer.gpus", learners, why="summed over the nodes")
-    draft.take("fleet.instances", draft.count("vllm_num_engines", default=1))
-    draft.take("engine.tp", draft.count("vllm_tensor_parallel_size", default=1))
+    put_rows(draft, "instances")
     single = draft.flag("single_gpu_mode", default=False)
     if single.value:
         draft.note(str(single), "engine and learner on one GPU at the same time")
-    draft.semantics("fleet.placement", "disaggregated", "the engines have GPUs of their own")
-    draft.take("engine.gpu_memory_utilization", draft.number("vllm_gpu_memory_utilization", default=0.9, most=1.0))
-    draft.take("engine.prefix_caching", draft.flag("vllm_enable_prefix_caching", default=False))
-    common.eager(draft, "vllm_enforce_eager")
-    # open_instruct/vllm_utils.py: AsyncLLMEngine.from_engine_args, vLLM 0.19.1
-    common.entry_point(draft, "async_engine", "vLLM is started from engine arguments")
-
-
-FRAMEWORK = common.Framework(
-    build,
-    "allenai/open-instruct",
-    "values",
-    (common.Mode("asynchronous", "python open_instruct/grpo_fast.py"),),
-    "--dataset_mixer_list, the reward, the learning rate, --deepspeed_stage",
-)
+    put_rows(draft, "engine")

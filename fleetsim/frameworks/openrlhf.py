@@ -6,9 +6,10 @@ openrlhf/trainer/ppo_trainer_async.py.
 
 from __future__ import annotations
 
-from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, on_nodes, one_line, one_of, switched, writes
+from fleetsim.frameworks.tables import put_rows
 
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
@@ -25,7 +26,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     batch = draft.count("rollout.batch_size", "rollout_batch_size", default=1024)
     samples = draft.product("trainer.batch_samples", batch, n, why="prompts x responses")
     update = draft.count("train.batch_size", "train_batch_size", default=128)
-    recipe.optimizer_steps(draft, samples, update, update.key)
+    common.optimizer_steps(draft, samples, update, update.key)
     prompt = draft.maybe_count("prompt_max_len")
     answer = draft.maybe_count("rollout.max_new_tokens", "generate_max_len")
     whole = draft.maybe_count("data.max_len", "max_len") or Read("data.max_len", 2048, False)
@@ -43,29 +44,17 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         draft.could("workload.prompt_tokens", None, lambda want: whole_of(common.cap_of_prompts(want)))
     _gpus(draft, is_async.value, together)
     if is_async.value:
-        _async(draft, batch, partial)
+        _async(draft, batch)
     else:
-        common.barrier(draft, "the whole batch is generated before it is trained")
+        put_rows(draft, "batches")
         if partial.value:
             draft.refuse(partial.key, True, "needs asynchronous training", "add --train.async_enable, or drop it")
-    least = "the engine with the least load takes the next prompt"
-    common.requests(draft, "together", "a prompt's samples go to one engine", "least_loaded", least)
-    common.filtering(draft, draft.flag("algo.dynamic_filtering_enable", "dynamic_filtering", default=False))
-    backend = draft.text("vllm.sync_backend", "vllm_sync_backend", default="nccl")
-    common.transport(draft, backend, {"nccl": "collective_broadcast"})
+    put_rows(draft, "requests")
     kl = draft.number("algo.kl.init_coef", "init_kl_coef", default=0.01)
     with_kl = switched(kl.key, 0.01, 0.0)
     common.hardware_and_times(draft, speed, True, kl.value > 0, with_reference=with_kl)
-    recipe.rows(
-        draft,
-        epochs="train.max_epochs max_epochs",
-        tp="ds.tensor_parallel_size",
-        cp="ds.ring_attn_size ring_attn_size",
-        offload=("ds.adam_offload adam_offload", {"true": "adam"}),
-        recompute=("actor.gradient_checkpointing_enable gradient_checkpointing", False),
-        packing=("ds.packing_samples packing_samples", False),
-    )
-    recipe.ranks(draft, samples)
+    put_rows(draft, "trainer")
+    common.ranks(draft, samples)
     _roles(draft, kl.value > 0, together)
 
 
@@ -95,8 +84,6 @@ def _roles(draft: Draft, reference: bool, together: Read[bool]) -> None:
     roles.put_turns(draft, None, "", "" if agent is None else str(agent))
     rank = draft.count("ds.lora.rank", "lora_rank", default=0, least=0)
     roles.adapters(draft, rank)
-    draft.settings.see("critic", "ref", "reward", *(f"{r}_num_{w}" for r in ("critic", "ref", "reward")
-                                                     for w in ("nodes", "gpus_per_node")))  # fmt: skip
 
 
 def _gpus(draft: Draft, is_async: bool, together: Read[bool]) -> None:
@@ -115,44 +102,14 @@ def _gpus(draft: Draft, is_async: bool, together: Read[bool]) -> None:
     if colocated and engines.value * tp.value > trainer.value:
         rule = f"{engines} x {tp} needs more than the actor's {trainer.value} GPUs, which they share"
         draft.refuse(engines.key, engines.value, rule, "use fewer engines or more actor GPUs")
-    keys = ("vllm.gpu_memory_utilization", "vllm_gpu_memory_utilization")
-    draft.take("engine.gpu_memory_utilization", draft.number(*keys, default=0.95, most=1.0))
-    keys = ("vllm.enable_prefix_caching", "enable_prefix_caching")
-    draft.take("engine.prefix_caching", draft.flag(*keys, default=False))
-    common.eager(draft, "vllm.enforce_eager", "enforce_eager")
-    # openrlhf/trainer/ray/vllm_engine.py: AsyncLLMEngine.from_engine_args, vLLM 0.27.1
-    common.entry_point(draft, "async_engine", "vLLM is started from engine arguments")
+    put_rows(draft, "engine")
 
 
-def _async(draft: Draft, batch: Read[int], partial: Read[bool]) -> None:
-    queue = draft.count("train.async_queue_size", "async_queue_size", default=1)
-    draft.semantics("admission.law", "batches_ahead", "a queue of batches between the sampler and the trainer")
-    draft.put("admission.batches_ahead", queue.value, queue)
-    why = ("the engines pause and go on", "a sync waits for the batch that is generated")
-    draft.either("sync.in_flight", partial, "keep", "drain", why=why)
+def _async(draft: Draft, batch: Read[int]) -> None:
+    put_rows(draft, "asynchronous")
     started = draft.maybe_count("rollout.vllm_generate_batch_size", "vllm_generate_batch_size")
-
-    key = "rollout.vllm_generate_batch_size"
-    surplus = lambda want: {key: round(want * batch.value)} if want > 1 else None  # noqa: E731
-
-    if started is not None and started.value > batch.value:
-        draft.semantics("buffer.batch_rule", "first_finished", "more prompts are started than a batch holds")
-        draft.put("buffer.oversampling", started.value / batch.value, started, batch, back=surplus)
+    more = started if started is not None and started.value > batch.value else None
+    put_rows(draft, "batches in order" if more is None else "surplus")
+    common.oversampled(draft, more, batch, "rollout.vllm_generate_batch_size")
+    if more is not None:
         draft.semantics("buffer.leftover", "carry_over", "the surplus is kept for the next batch")
-    else:
-        draft.could("buffer.oversampling", 1.0, surplus, 1.0)
-        draft.semantics("buffer.batch_rule", "fifo", "batches in their order")
-
-
-_START = "python3 -m openrlhf.cli.train_ppo_ray"
-FRAMEWORK = common.Framework(
-    build,
-    "OpenRLHF/OpenRLHF",
-    "flags",
-    (
-        common.Mode("hybrid", _START, {"train.colocate_all": True}),
-        common.Mode("synchronous", _START, {"train.colocate_all": False}),
-        common.Mode("asynchronous", _START, {"train.async_enable": True}),
-    ),
-    "--data.prompt_dataset, --reward.remote_url, the estimator, learning rates, micro-batches",
-)

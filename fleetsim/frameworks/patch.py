@@ -20,8 +20,7 @@ from fleetsim import units
 from fleetsim.config.data_files import read_text
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
-from fleetsim.frameworks.common import Framework
-from fleetsim.frameworks.convert import FRAMEWORKS, framework_name
+from fleetsim.frameworks.convert import framework_name
 from fleetsim.frameworks.detection import expect
 from fleetsim.frameworks.edits import Unchangeable, edit_of
 from fleetsim.frameworks.export import WORDS, left_documents, left_out_words, plain
@@ -29,6 +28,7 @@ from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.reversal import LeftOut, Limits, settled
 from fleetsim.frameworks.settings import RunSettings, normal, settings_of
 from fleetsim.frameworks.source import MAX_BYTES, parsed_source
+from fleetsim.frameworks.tables import FRAMEWORKS, Framework
 from fleetsim.frameworks.trl import CLASSES
 
 _HANDED_ON = re.compile(r"\$@|\$\{@|\$\*")

@@ -12,20 +12,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, one_of, times, writes
 from fleetsim.frameworks.sides import adapter, vllm_drafts
+from fleetsim.frameworks.tables import put_rows
 
-NOT_MODELLED = {
-    "orchestrator.tasks_per_minute": "a limit on the rate of dispatch",
-    "orchestrator.max_concurrent": "a limit on concurrent rollouts: --set fleet.max_in_flight_samples=N",
-    "orchestrator.oversampling_factor": "rollouts beyond the batch: --set fleet.max_in_flight_samples=N",
-    "inference.kv_cache_offload.type": "KV cache in host memory",
-    "inference.deployment.type": "prefill and decode on different instances: all of them do both here",
-    "inference.router.policy": "the router's policy; requests go to the least loaded engine here",
-    "trainer.max_steps": "the length of the run",
-}
 # Environments whose names say that a model acts more than once.
 _AGENTS = re.compile(
     r"swe|terminal|search|wordle|tool|browse|deepdive|web|wiki|game|alphabet|harbor|sandbox|agent|bash"
@@ -68,26 +60,18 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         draft.could("workload.prompt_tokens", None, lambda want: {"seq_len": longest + common.cap_of_prompts(want)})
     instances = _gpus(draft)
     _admission(draft, batch, group, instances)
-    sections = ("", "orchestrator.", "trainer.")
-    way = draft.text(*(f"{section}weight_broadcast.type" for section in sections), default="filesystem")
-    words = {"filesystem": "checkpoint_shuttle", "nccl": "collective_broadcast", "nixl": "rdma_p2p"}
-    common.transport(draft, way, words)
-    draft.semantics("sync.in_flight", "keep", "engines pause, load and go on with their cache")
-    draft.semantics("sync.reset_prefix_cache", False, "the cache is not cleared")
-    draft.semantics("buffer.batch_rule", "fifo", "in the order of completion")
-    common.requests(draft, "spread", "an episode per request", "least_loaded", "the router's own balance")
+    put_rows(draft, "sync", "", "orchestrator.", "trainer.")
     if group.value > 1:
-        common.filtering(draft, draft.flag("orchestrator.train.filter_zero_advantages", default=True))
+        put_rows(draft, "filter")
     common.hardware_and_times(draft, speed, False)
     _recipe(draft)
-    draft.leave_out(NOT_MODELLED)
 
 
 def _recipe(draft: Draft) -> None:
     """packages/prime-rl-configs/src/prime_rl/configs/trainer.py, ModelConfig; a shared section comes first."""
-    recipe.rows(draft, cp="trainer.model.cp")
+    put_rows(draft, "context")
     if draft.text("trainer.model.ep", "model.ep", default="auto").value != "auto":
-        recipe.rows(draft, ep="trainer.model.ep model.ep")
+        put_rows(draft, "experts")
     states = draft.flag(f"trainer.model.{_OFFLOAD}", f"model.{_OFFLOAD}", default=True)
     path = "trainer.recipe.offload"
     for key in ("full_offload", "fsdp_cpu_offload"):
@@ -100,11 +84,10 @@ def _recipe(draft: Draft) -> None:
             break
     else:
         draft.either(path, states, "states", "none", unless="none")
-    recipe.rows(draft, precision=("trainer.model.quantization.type", {"fp8": "fp8"}))
+    put_rows(draft, "precision")
     rank = draft.count("trainer.model.lora.rank", "model.lora.rank", "orchestrator.model.lora.rank", default=0, least=0)
     roles.adapters(draft, rank)
     adapter(draft, rank)
-    draft.settings.see("inference.vllm.enable_lora")
     other = draft.maybe_text("orchestrator.algo.sampling.source.name")
     if other is not None:
         draft.note(str(other), "another model on a server of its own generates the samples: here the policy does")
@@ -183,15 +166,7 @@ def _gpus(draft: Draft) -> int:
         draft.could("engine.dp", 1, shared, 1)
     if kind.value == "single_node":
         draft.could("fleet.instances", instances, lambda want: {ranks: instances})  # the servers of one node
-    common.weights_type(draft, "inference.vllm.quantization")
-    draft.semantics("fleet.placement", "disaggregated", "the engines have GPUs of their own")
-    keys = ("inference.vllm.gpu_memory_utilization", "inference.gpu_memory_utilization")
-    draft.take("engine.gpu_memory_utilization", draft.number(*keys, default=0.9, most=1.0))
-    # src/prime_rl/inference/vllm/server.py: vLLM's own run_server, vLLM 0.26
-    common.entry_point(draft, "api_server", "vLLM runs as an API server")
-    common.engine_limits(draft, "inference.vllm.")
-    common.eager(draft, "inference.vllm.enforce_eager", "inference.model.enforce_eager")
-    draft.take("engine.prefix_caching", draft.flag("inference.vllm.enable_prefix_caching", default=True))
+    put_rows(draft, "engine")
     vllm_drafts(draft, "inference.vllm.speculative_config.", "inference.vllm.speculative_config")
     return instances
 
@@ -205,10 +180,8 @@ def _listed(draft: Draft, key: str) -> Read[int] | None:
 
 def _admission(draft: Draft, batch: Read[int], group: Read[int], instances: int) -> None:
     level = draft.maybe_count("max_async_level", "orchestrator.max_async_level", least=0)
-    limit = draft.count("orchestrator.max_off_policy_steps", default=8, least=0)
     if level is not None:
-        draft.semantics("admission.law", "version_window", "rollouts run at most so many steps ahead")
-        draft.put("admission.max_staleness", float(level.value), level)
+        put_rows(draft, "level")
     else:
         # src/prime_rl/orchestrator/orchestrator.py: TARGET_LAG, update_dispatch_gate
         ahead = "one batch ahead of the trainer; then nothing starts"
@@ -216,11 +189,11 @@ def _admission(draft: Draft, batch: Read[int], group: Read[int], instances: int)
         most, least = (draft.count(f"{_FLIGHT}.{word}_inflight", default=n) for word, n in (("max", 1024), ("min", 1)))
         start = draft.maybe_count(f"{_FLIGHT}.initial_inflight")
         if least.value == most.value and least.given:
-            draft.semantics("admission.law", "fixed_pool", "the least and the most in flight are equal")
+            put_rows(draft, "fixed pool")
             back = lambda want: {most.key: want, least.key: want}  # noqa: E731
             draft.put("admission.pool_samples", max(most.value, group.value), most, least, back=back)
         else:
-            draft.semantics("admission.law", "adaptive", "the engines' KV use decides how many episodes are in flight")
+            put_rows(draft, "adaptive")
             draft.put("admission.adaptive.most_samples", max(most.value, group.value), most)
             if start is not None:
                 draft.put("admission.adaptive.start_samples", min(start.value, most.value), start)
@@ -228,22 +201,4 @@ def _admission(draft: Draft, batch: Read[int], group: Read[int], instances: int)
                 first = min(max(group.value, 32 * instances), most.value)
                 draft.could("admission.adaptive.start_samples", first, writes(f"{_FLIGHT}.initial_inflight"))
                 draft.assume("admission.adaptive.start_samples", first, "prime-rl derives it from the KV cache")
-    draft.semantics("admission.age_action", "cancel_in_flight", "older episodes are dropped, finished or not")
-    draft.put("admission.max_age", float(limit.value), limit)
-
-
-_START = "uv run rl @ FILE"
-_POOL = {f"{_FLIGHT}.min_inflight": 64, f"{_FLIGHT}.max_inflight": 64}
-_TRAINER = {"trainer.model.optim_cpu_offload": False}  # rl.toml must have a section of the trainer
-_NODES = {"deployment.type": "multi_node", "deployment.num_train_nodes": 1, "deployment.num_infer_nodes": 1}
-FRAMEWORK = common.Framework(
-    build,
-    "PrimeIntellect-ai/prime-rl",
-    "toml",
-    tuple(
-        common.Mode(f"{name}, {place}", _START, {**settings, **nodes, **_TRAINER})
-        for place, nodes in (("one node", {}), ("several nodes", _NODES))
-        for name, settings in (("adaptive", {}), ("fixed pool", _POOL))
-    ),
-    "orchestrator.train.source, the learning rate, output_dir",
-)
+    put_rows(draft, "age")

@@ -48,6 +48,12 @@ class Read(Struct, Generic[T], frozen=True):
             return {self.key: int(want)} if isinstance(want, (int, float)) and want == int(want) else None
         return {self.key: int(want) if isinstance(want, float) and want == int(want) else want}
 
+    def plus(self: Read[int], more: int, name: str = "") -> Read[int]:
+        """So many more than the setting, or fewer; its way back sets it to so many less."""
+        name = name or (f"{self} + {more}" if more > 0 else f"{self.key} {self.value} - {-more}")
+        back: Back = lambda want: self.written(want - more)  # noqa: E731
+        return Read(name, self.value + more, self.given, back) if more else self
+
 
 class Link(Struct, frozen=True):
     """A scenario value that settings say, or could: what they say now, and the way back.

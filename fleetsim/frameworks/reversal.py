@@ -20,12 +20,13 @@ from fleetsim.config.scenario import Scenario, reader_of
 from fleetsim.config.tree import field_at, is_given
 from fleetsim.config.workload import ConstantTokens, Histogram
 from fleetsim.errors import InputError, Problem
-from fleetsim.frameworks.common import OUTPUT_CAP, PROMPT_OF_CAP, Mode, cap_of_prompts
-from fleetsim.frameworks.convert import FRAMEWORKS, nested
+from fleetsim.frameworks.common import OUTPUT_CAP, PROMPT_OF_CAP, cap_of_prompts
+from fleetsim.frameworks.convert import READERS, nested
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Link, one_line
 from fleetsim.frameworks.roles import TURN_CAP
 from fleetsim.frameworks.settings import RunSettings, normal, settings_of
+from fleetsim.frameworks.tables import FRAMEWORKS, Mode
 
 # Each pass sets everything that can be set; more than a few are needed where one setting decides what another means.
 _PASSES = 12
@@ -279,7 +280,7 @@ def _started(mode: Mode) -> RunSettings:
 
 def _read(framework: str, base: RunSettings, values: Mapping[str, Any]) -> Draft:
     draft = Draft(framework, settings_of(values.items(), "settings").over(base))
-    FRAMEWORKS[framework].build(draft, lambda model, gpu, gpus: (0.0, 0.0))
+    READERS[framework](draft, lambda model, gpu, gpus: (0.0, 0.0))
     return draft
 
 

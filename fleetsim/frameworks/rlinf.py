@@ -10,18 +10,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import NODE_GPUS, Read, never, one_of, switched, times
+from fleetsim.frameworks.tables import put_rows
 
 PLACES = "cluster.component_placement"
 _RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?(?::[\d-]+)?")
-_ENGINES = {"sglang": "sglang", "vllm": "vllm"}
-NOT_MODELLED = {
-    "cluster.auto_scheduler": "GPUs that move between training and rollout in a step",
-    "runner.enable_dynamic_batch_size": "micro-batches do not change what is counted",
-    "agentloop.is_dynamic_rollout_batch": "a trajectory that is trained as several samples",
-}
 
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
@@ -38,16 +33,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     draft.product("trainer.batch_samples", prompts, n, why="prompts x responses")
     _lengths(draft)
     _gpus(draft)
-    common.engine_name(draft, draft.text("rollout.rollout_backend", default="sglang"), _ENGINES)
-    share = draft.number("rollout.gpu_memory_utilization", default=0.9, most=1.0)
-    draft.where_said("engine.gpu_memory_utilization", share, share.key)
-    draft.said("engine.max_num_seqs", "rollout.max_running_requests")
-    common.eager(draft, "rollout.enforce_eager")
+    put_rows(draft, "engine")
     if draft.values.get("engine.name") == "vllm":
-        common.entry_point(draft, "async_engine", "vLLM is started from its configuration")
-        draft.take("engine.prefix_caching", draft.flag("rollout.vllm.enable_prefix_caching", default=True))
-        draft.said("engine.max_num_batched_tokens", "rollout.vllm.max_num_batched_tokens")
-    draft.settings.see("rollout.vllm", "rollout.sglang")
+        put_rows(draft, "vllm")
     shared = draft.values["fleet.placement"] == "colocated"
     updates = draft.count("algorithm.n_minibatches", default=1)
     path, other = "trainer.minibatches", "trainer.recipe.optimizer_steps"
@@ -55,12 +43,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     why = "their updates count as one step" if shared else "each is trained as soon as it is complete"
     draft.put(path, updates.value, updates, why=why, unless=1)
     draft.could(other, 1, never, 1)
-    common.barrier(draft, "weights change between two batches, when the last is trained")
-    routed = "each engine gets an equal part of the prompts"
-    common.requests(draft, "together", "a prompt's responses run on one engine", "round_robin", routed)
+    put_rows(draft, "batches")
     common.transport(draft, None, {})
     _recipe(draft, speed)
-    draft.leave_out(NOT_MODELLED)
 
 
 def _lengths(draft: Draft) -> None:
@@ -81,7 +66,6 @@ def _lengths(draft: Draft) -> None:
             answer = Read(answer.key, answer.value, True, back)
     key = "algorithm.sampling_params.max_new_tokens"
     common.lengths(draft, answer, prompt, output_key=key, prompt_key="data.max_prompt_length")
-    draft.settings.see("algorithm.sampling_params", "agentloop", "tools")
 
 
 def _placed(draft: Draft) -> Iterator[tuple[str, str, set[int] | None]]:
@@ -133,8 +117,7 @@ def _gpus(draft: Draft) -> None:
     if any(gpus is None for _, gpus in placed.values()):
         why = f"all GPUs of {nodes}: {NODE_GPUS} each, which no setting says"
         draft.assume("trainer.gpus", trainer.value, why, f"-- {keys['actor']}=0-{trainer.value - 1}")
-    tp = draft.take("engine.tp", draft.count("rollout.tensor_parallel_size", default=1))
-    pp = draft.take("engine.pp", draft.count("rollout.pipeline_parallel_size", default=1), unless=1)
+    tp, pp = put_rows(draft, "ranks").values()
     each = tp if pp.value == 1 else times(tp, pp)
     held = lambda want: place(want if shared else trainer.value, want, shared)  # noqa: E731
     draft.parted("fleet.instances", Read(rollout.key, rollout.value, True, held), each)
@@ -152,7 +135,6 @@ def _gpus(draft: Draft) -> None:
             roles.elsewhere(draft, key, own)
         elif name == "reward" and own and draft.flag("reward.use_reward_model", default=False).value:
             roles.judged(draft, key, own)
-    draft.settings.see(PLACES)
 
 
 def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
@@ -162,32 +144,14 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     with_kl = switched(penalty.key, 0.001, 0.0)
     own = lambda want: {old.key: want, "rollout.return_logprobs": not want}  # noqa: E731 one of the two must be on
     common.hardware_and_times(draft, speed, old.value, penalty.value > 0, with_old=own, with_reference=with_kl)
-    recipe.rows(draft, backend=("actor.training_backend", {"megatron": "megatron", "fsdp": "fsdp"}))
+    put_rows(draft, "trainer")
     if draft.values.get("trainer.recipe.backend") == "megatron":
-        recipe.megatron(draft, "actor.model.")
-        recipe.rows(draft, offload=("actor.offload_optimizer", {"true": "states"}))
+        put_rows(draft, "megatron", "actor.model.")
     else:
-        section = "actor.fsdp_config"
-        offload = (f"{section}.cpu_offload", {"true": "adam"})
-        recipe.rows(draft, offload=offload, recompute=(f"{section}.gradient_checkpointing", False))
+        put_rows(draft, "fsdp")
     critic = draft.flag("critic.use_critic_model", default=False)
     roles.critic(draft, critic, critic.value, lambda want: {critic.key: True} if want else {})
     if draft.flag("reward.use_reward_model", default=False).value:
         roles.judged(draft, "reward.use_reward_model = True")
     lora = draft.flag("actor.model.is_lora", default=False)
     roles.adapters(draft, lora)
-    draft.settings.see("critic", "reward", "actor.offload_optimizer", "actor.model.lora_rank")
-
-
-_GPUS = {f"{PLACES}.rollout,reward": "0-7", f"{PLACES}.actor": "0-7", "data.rollout_batch_size": 64}
-_START = "python examples/reasoning/main_grpo.py --config-path FOLDER --config-name FILE"
-FRAMEWORK = common.Framework(
-    build,
-    "RLinf/RLinf",
-    "yaml",
-    (
-        common.Mode("collocated", _START, _GPUS),
-        common.Mode("disaggregated", _START, {**_GPUS, f"{PLACES}.actor": "8-15"}),
-    ),
-    "the rest of an example of the same backend, data, the reward, the learning rate",
-)

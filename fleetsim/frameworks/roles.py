@@ -150,9 +150,7 @@ def put_turns(draft: Draft, turns: Read[int] | None, key: str = "", marker: str 
 
 def turns_of_calls(calls: Read[int] | None) -> Read[int] | None:
     """Turns of a trajectory whose calls of tools stand between them."""
-    if calls is None:
-        return None
-    return Read(f"{calls} + 1", calls.value + 1, True, lambda want: calls.written(want - 1))
+    return None if calls is None else calls.plus(1)
 
 
 def _tools(draft: Draft) -> None:

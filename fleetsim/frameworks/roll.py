@@ -13,22 +13,17 @@ import re
 import warnings
 from typing import Any
 
-from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Back, Read, never, one_line, one_of, times, writes
 from fleetsim.frameworks.settings import normal
 from fleetsim.frameworks.sides import adapter, sglang_drafts, vllm_drafts
+from fleetsim.frameworks.tables import put_rows
 
 _POINTER = re.compile(r"\$\{([\w.]+)\}")
 
 _MOST_GPUS = 100_000
 _LONGEST_LIST = 1000
-
-NOT_MODELLED = {
-    "user_defined_rollout_loop_cls": "a rollout loop of your own",
-    "train_env_manager.group_size_redundancy": "environments beyond the group: --set buffer.group_oversampling=RATIO "
-    "with buffer.batch_rule=first_finished",
-}
 
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
@@ -48,8 +43,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     group = _batch(draft, agentic)
     _lengths(draft, _turns(draft) if agentic else None, agentic)
     _gpus(draft)
-    draft.semantics("admission.law", "cumulative_ratio", "all prompts ever begun stay below the cap")
-    draft.semantics("buffer.batch_rule", "oldest_version_first", "groups that began at the oldest step are taken first")
+    put_rows(draft, "order")
     extra_prompts = draft.flag("is_use_additional_prompts", default=False)
     most = draft.count("max_additional_running_prompts", default=16, least=0)
 
@@ -60,11 +54,8 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     if ratio.value:
         _async(draft, ratio, agentic)
     else:
-        _sync(draft)
-    spread = ("spread", "the router places every environment for itself")
-    together = ("together", "the router keeps a prompt's responses on one rank")
-    fewest = "it goes to the rank with the fewest requests"
-    common.requests(draft, *(spread if agentic else together), "least_loaded", fewest)
+        put_rows(draft, "synchronous")
+    put_rows(draft, "environments" if agentic else "prompts")
     running = draft.maybe_count("router_args.max_running_requests", "max_running_requests")
     running = running or Read("max_running_requests", 128, False)
     draft.put("fleet.max_in_flight_samples_per_instance", max(running.value, group.value), running, why="per rank")
@@ -88,14 +79,8 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     back = one_of({True: {reference.key: True, **place}, False: off})
     taught = settings.has("teacher")
     common.hardware_and_times(draft, speed, True, reference.value, with_reference=back, taught=taught)
-    section = "actor_train.strategy_args.strategy_config"
-    known = {"megatron_train": "megatron", "fsdp2_train": "fsdp", "deepspeed_train": "fsdp"}
-    recipe.rows(draft, backend=("actor_train.strategy_args.strategy_name", known))
-    recipe.megatron(draft, f"{section}.")
-    # fsdp2_strategy.py: parameters, gradients and optimizer in host memory
-    recipe.rows(draft, epochs="ppo_epochs", offload=(f"{section}.offload_policy", {"true": "adam"}))
+    put_rows(draft, "trainer", "actor_train.strategy_args.strategy_config.")
     _roles(draft, reference.value)
-    draft.leave_out(NOT_MODELLED)
 
 
 def _roles(draft: Draft, reference: bool) -> None:
@@ -130,8 +115,7 @@ def _roles(draft: Draft, reference: bool) -> None:
         roles.adapters(draft, lora)
         rank = draft.count("actor_infer.model_args.lora_rank", "actor_train.model_args.lora_rank", default=8)
         adapter(draft, rank)
-    settings.see("critic", "reference", "teacher", "rewards", "reward", "val_env_manager", "validation", "custom_envs")
-    settings.see("custom_env", "num_gpus_per_node", "num_nodes", *(k for k in settings.found if "lora_" in k))
+    settings.see(*(k for k in settings.found if "lora_" in k))
 
 
 def _batch(draft: Draft, agentic: bool) -> Read[int]:
@@ -214,23 +198,11 @@ def _trajectory(draft: Draft, turns: Read[int] | None, rest: Read[int] | None) -
     return roles.trajectory(draft, turn, turns, rest, "sequence_length", several=turns is None)
 
 
-def _sync(draft: Draft) -> None:
-    draft.semantics("admission.async_ratio", 0.0, "no batch is started ahead")
-    draft.semantics("sync.in_flight", "abort_discard", "what is unfinished at a sync is dropped")
-    draft.semantics("buffer.wait_for_oldest", True, "the step's prompts are waited for")
-
-
 def _async(draft: Draft, ratio: Read[float], agentic: bool) -> None:
     draft.put("admission.async_ratio", ratio.value, ratio, back=lambda want: ratio.written(want) if want else None)
-    if not agentic:
-        draft.semantics("buffer.wait_for_oldest", True, "their unfinished ones are waited for")
-    draft.semantics("admission.age_reference", "creation", "age counts from the step at which a prompt began")
+    put_rows(draft, "environments' age" if agentic else "prompts' age")
     draft.put("admission.max_age", float(math.ceil(ratio.value)), ratio, why="rounded up", back=never)
-    if agentic:
-        draft.semantics("admission.age_action", "drop_and_refill", "older groups leave their queue at the next step")
-    else:
-        draft.semantics("admission.age_action", "cancel_in_flight", "older ones are dropped, and aborted if unfinished")
-    draft.semantics("sync.in_flight", "abort_resume", "aborted responses go on from what they have")
+    put_rows(draft, "older environments" if agentic else "older prompts")
 
 
 def _gpus(draft: Draft) -> None:
@@ -240,10 +212,7 @@ def _gpus(draft: Draft) -> None:
     rollout = Read("actor_infer.device_mapping", max(1, len(infer or ())), infer is not None)
     draft.put("trainer.gpus", trainer.value, trainer, why="GPUs in the list", back=_from(trainer.key, 0))
     config = "actor_infer.strategy_args.strategy_config"
-    tp = draft.maybe_count(f"{config}.tensor_parallel_size", f"{config}.tp_size", "actor_infer.num_gpus_per_worker")
-    tp = tp or Read(f"{config}.tensor_parallel_size", 1, False)
-    draft.put("engine.tp", tp.value, tp)
-    pp = draft.take("engine.pp", draft.count(f"{config}.pipeline_parallel_size", default=1), unless=1)
+    tp, pp = put_rows(draft, "ranks", f"{config}.").values()
     each = tp if pp.value == 1 else times(tp, pp)
     shared = (train or set()) & (infer or set())
     place = _from(rollout.key, 0 if shared else trainer.value)
@@ -262,20 +231,14 @@ def _gpus(draft: Draft) -> None:
     key = "mem_fraction_static" if engine.value == "sglang" else "gpu_memory_utilization"
     said = share if share.given else Read(f"{config}.{key}", 0.9, False)
     draft.where_said("engine.gpu_memory_utilization", said, said.key)
-    common.eager(draft, f"{config}.{'disable_cuda_graph' if engine.value == 'sglang' else 'enforce_eager'}")
+    put_rows(draft, "graphs of sglang" if engine.value == "sglang" else "graphs", f"{config}.")
     untrained = f"{config}: a drafter that ROLL does not train"
     if engine.value == "vllm":
-        # roll/third_party/vllm/__init__.py: UsageContext.ENGINE_CONTEXT; roll/distributed/strategy/vllm_strategy.py
-        # gives the tokens. vLLM 0.8.4 to 0.11.
-        common.entry_point(draft, "async_engine", "vLLM is started from engine arguments")
-        draft.take("engine.max_num_batched_tokens", draft.count(f"{config}.max_num_batched_tokens", default=8192))
+        put_rows(draft, "vllm", f"{config}.")
         vllm_drafts(draft, f"{config}.speculative_config.", untrained)
     else:
         sglang_drafts(draft, f"{config}.", untrained)
-    cached = f"{config}.enable_prefix_caching"
-    draft.where_said("engine.prefix_caching", draft.flag(cached, default=True), cached, now=True, unless=True)
-    common.engine_limits(draft, f"{config}.")
-    common.weights_type(draft, f"{config}.quantization")
+    put_rows(draft, "engine", f"{config}.")
 
 
 def _from(key: str, start: int) -> Back:
@@ -323,22 +286,3 @@ def _listed_gpus(node: ast.expr) -> Any:
         case ast.Call(func=ast.Name(id="range"), args=ends):
             return range(*map(ast.literal_eval, ends))[:_MOST_GPUS]
     return ast.literal_eval(node)
-
-
-_DEVICES = {"actor_train.device_mapping": "list(range(0,1))", "actor_infer.device_mapping": "list(range(1,2))"}
-_START = "python examples/start_{}_pipeline.py --config_path FOLDER --config_name FILE"
-FRAMEWORK = common.Framework(
-    build,
-    "alibaba/ROLL",
-    "yaml",
-    tuple(
-        common.Mode(name, _START.format(name.partition(",")[0]), {**_DEVICES, **settings})
-        for name, settings in (
-            ("rlvr, synchronous", {"async_generation_ratio": 0}),
-            ("rlvr, asynchronous", {"async_generation_ratio": 1}),
-            ("agentic, asynchronous", {"async_generation_ratio": 1, "train_env_manager.num_env_groups": 128}),
-        )
-    ),
-    "actor_train.training_args, actor_train.data_args, rewards, the learning rate",
-    takes_words=False,
-)

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, on_nodes, one_of, times, writes
 from fleetsim.frameworks.sides import ADAPTERS, adapter, pooled, vllm_drafts
+from fleetsim.frameworks.tables import put_rows
 
 ENGINE, POLICY = "generator.inference_engine", "trainer.policy"
-
-NOT_MODELLED = {"trainer.fully_async.simulate_training": "a trainer that sleeps: --set trainer.fixed_s=SECONDS"}
 
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
@@ -38,13 +37,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     _engine(draft)
     if fully.value:
         _fully_async(draft, n)
-    elif ahead:
-        common.one_ahead(draft, when="")
     else:
-        common.barrier(draft, "the whole batch is generated before it is trained")
-    common.requests(draft, "spread", "a request per sample", "round_robin", "over the engines")
-    words = {"nccl": "collective_broadcast", "gloo": "collective_broadcast"}
-    common.transport(draft, draft.text(f"{ENGINE}.weight_sync_backend", default="nccl"), words)
+        put_rows(draft, draft.mode)
+    put_rows(draft, "requests")
     drops = draft.flag("trainer.algorithm.zero_variance_filter", default=False)
     sampled = draft.maybe_text("trainer.algorithm.dynamic_sampling.type")  # filter (DAPO) or replace
     common.filtering(draft, drops if sampled is None or drops.value else Read(sampled.key, True, True, drops.written))
@@ -53,13 +48,12 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     # skyrl/train/utils/utils.py, validate_batch_sizes: a rank's share of a batch, rounded down, is whole shares of an
     # update
     mini = times(draft.count("trainer.policy_mini_batch_size", default=256), n)
-    batch, ranks = times(draft.count("trainer.train_batch_size", default=1024), n), recipe.ranks(draft, mini)
+    batch, ranks = times(draft.count("trainer.train_batch_size", default=1024), n), common.ranks(draft, mini)
     of_batch, of_update = batch.value // ranks, mini.value // ranks
     if of_update and of_batch % of_update:
         each = f"gives each of {ranks} data-parallel ranks {of_batch} samples"
         rule, remedy = f"{each}, no multiple of the {of_update} of an update", "have a batch that the ranks divide"
         draft.refuse(batch.key, batch.value, rule, f"{remedy}, or other trainer GPUs")
-    draft.leave_out(NOT_MODELLED)
 
 
 def _lengths(draft: Draft) -> None:
@@ -109,7 +103,6 @@ def _roles(draft: Draft, together: Read[bool]) -> None:
         roles.passed(draft, f"{model}, not the policy's")
     roles.judges(draft, "environment.skyrl_gym.llm_as_a_judge.model")
     roles.adapters(draft, draft.count("trainer.policy.model.lora.rank", default=0, least=0))
-    draft.settings.see("trainer.critic", "trainer.ref", "environment")
 
 
 def _batch(draft: Draft, n: Read[int], *, fully: bool) -> None:
@@ -118,7 +111,7 @@ def _batch(draft: Draft, n: Read[int], *, fully: bool) -> None:
     mini = draft.count("trainer.policy_mini_batch_size", default=256)
     if not fully:
         draft.product("trainer.batch_samples", batch, n, why="prompts x responses")
-        recipe.optimizer_steps(draft, batch, mini, mini.key)
+        common.optimizer_steps(draft, batch, mini, mini.key)
         draft.divided("the number of updates", batch, mini)
         return
     if batch.value != mini.value:
@@ -139,10 +132,7 @@ def _gpus(draft: Draft, together: Read[bool]) -> None:
 
     draft.put("trainer.gpus", gpus.value, gpus, back=with_reference)
     engines = draft.count(f"{ENGINE}.num_engines", default=1)
-    tp = draft.take("engine.tp", draft.count(f"{ENGINE}.tensor_parallel_size", default=1))
-    pp = draft.take("engine.pp", draft.count(f"{ENGINE}.pipeline_parallel_size", default=1), unless=1)
-    dp, why = draft.count(f"{ENGINE}.data_parallel_size", default=1), "ranks of an engine, each an instance"
-    draft.take("engine.dp", dp, why=why, unless=1)
+    tp, pp, dp = put_rows(draft, "ranks", f"{ENGINE}.").values()
     apart = draft.flag(f"{ENGINE}.enable_pd", default=False)
     asked = draft.count(f"{ENGINE}.num_prefill", default=1) if apart.value else None
     pooled(draft, engines, asked, f"{ENGINE}.num_prefill", {apart.key: True})
@@ -155,30 +145,21 @@ def _gpus(draft: Draft, together: Read[bool]) -> None:
 
 
 def _engine(draft: Draft) -> None:
-    common.engine_name(draft, draft.text(f"{ENGINE}.backend", default="vllm"), {"vllm": "vllm"})
-    common.entry_point(draft, "api_server", "UsageContext.OPENAI_API_SERVER")
-    draft.take("engine.gpu_memory_utilization", draft.number(f"{ENGINE}.gpu_memory_utilization", default=0.8, most=1.0))
-    draft.take("engine.max_num_seqs", draft.count(f"{ENGINE}.max_num_seqs", default=1024))
-    draft.take("engine.max_num_batched_tokens", draft.count(f"{ENGINE}.max_num_batched_tokens", default=8192))
-    common.weights_type(draft, f"{ENGINE}.engine_init_kwargs.quantization")
-    draft.take("engine.prefix_caching", draft.flag(f"{ENGINE}.enable_prefix_caching", default=True))
+    put_rows(draft, "engine", f"{ENGINE}.")
     # Megatron sends merged weights (skyrl/train/entrypoints/main_base.py)
     rank = draft.count("trainer.policy.model.lora.rank", default=0, least=0)
     megatron = draft.text("trainer.strategy", default="fsdp").value == "megatron"
     merges = "trainer.policy.megatron_config.lora_config.merge_lora"
     adapter(draft, rank, merged=draft.flag(merges, default=True) if megatron else None)
     if draft.values.get(f"{ADAPTERS}.rank") is None:  # with adapters it is turned off (skyrl/train/config/config.py)
-        common.eager(draft, f"{ENGINE}.enforce_eager")
+        put_rows(draft, "graphs")
     trained = draft.flag("trainer.mtp.enabled", default=False)
     vllm_drafts(draft, f"{ENGINE}.speculative_config.", trained)
 
 
 def _fully_async(draft: Draft, n: Read[int]) -> None:
     section = "trainer.fully_async"
-    staleness = draft.count(f"{section}.max_staleness_steps", default=4, least=0)
-    draft.semantics("admission.law", "version_window", "(staleness + step) mini-batches less what is accepted or runs")
-    draft.put("admission.max_staleness", float(staleness.value), staleness)
-    draft.semantics("admission.age_action", "train_anyway", "late groups are trained, with a warning")
+    staleness = put_rows(draft, "staleness")["admission.max_staleness"]
     workers = draft.count(f"{section}.num_parallel_generation_workers", default=768)
     mini = draft.count("trainer.policy_mini_batch_size", default=256)
     least, limit = mini.value, mini.value * (staleness.value + 1)
@@ -192,11 +173,7 @@ def _fully_async(draft: Draft, n: Read[int]) -> None:
 
     most, why = workers.value * n.value, "a worker has a group"
     draft.put("fleet.max_in_flight_samples", most, workers, n, why=why, back=within)
-    draft.semantics("fleet.in_flight_unit", "groups", "a worker generates a whole group")
-    clears = draft.flag(f"{section}.clear_kv_cache_on_weight_sync", default=False)
-    draft.semantics("sync.in_flight", "keep", "engines pause, load and go on")
-    draft.put("sync.reset_prefix_cache", clears.value, clears)
-    draft.semantics("buffer.batch_rule", "fifo", "in the order of completion")
+    put_rows(draft, "fully async")
 
 
 def _reference(draft: Draft) -> bool:
@@ -209,32 +186,6 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """The update: PolicyConfig, FSDPConfig, MegatronConfig and OptimizerConfig of config.py."""
     loss = draft.flag("trainer.algorithm.use_kl_loss", default=True)
     common.hardware_and_times(draft, speed, True, _reference(draft), with_reference=loss.written)
-    known = {"fsdp": "fsdp", "fsdp2": "fsdp", "megatron": "megatron"}
-    recipe.rows(draft, backend=("trainer.strategy", known), epochs="trainer.update_epochs_per_batch")
-    if draft.values.get("trainer.recipe.backend") == "megatron":
-        recipe.megatron(draft, f"{POLICY}.megatron_config.")
-        offload = f"{POLICY}.megatron_config.optimizer_config_kwargs.optimizer_cpu_offload"
-    else:
-        recipe.rows(draft, cp=f"{POLICY}.sequence_parallel_size")
-        offload = f"{POLICY}.fsdp_config.cpu_offload"
-    recipe.rows(
-        draft,
-        offload=(offload, {"true": "adam"}),
-        recompute=("trainer.gradient_checkpointing", True),
-        packing=("trainer.remove_microbatch_padding", True),
-    )
-
-
-_FULLY = "examples.train.fully_async.main_fully_async"
-_RUN = "uv run --isolated --extra fsdp -m"
-FRAMEWORK = common.Framework(
-    build,
-    "NovaSky-AI/SkyRL",
-    "overrides",
-    (
-        common.Mode("synchronous", f"{_RUN} skyrl.train.entrypoints.main_base"),
-        common.Mode("one step ahead", f"{_RUN} examples.train.async.main_async"),
-        common.Mode("fully async", f"{_RUN} {_FULLY}", {"trainer.fully_async.enabled": True}),
-    ),
-    "data.train_data, data.val_data, environment.env_class, the learning rate, micro-batches",
-)
+    put_rows(draft, "trainer")
+    megatron = draft.values.get("trainer.recipe.backend") == "megatron"
+    put_rows(draft, "megatron" if megatron else "fsdp", f"{POLICY}.megatron_config.")

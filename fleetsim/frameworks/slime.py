@@ -6,18 +6,13 @@ train_async.py, slime/rollout/sglang_rollout.py, slime/rollout/fully_async_rollo
 
 from __future__ import annotations
 
-from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, on_nodes, one_of, switched, times, turned
 from fleetsim.frameworks.sides import pooled, sglang_drafts
+from fleetsim.frameworks.tables import put_rows
 
 _FILTER = "slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std"
-NOT_MODELLED = {
-    "enable_mtp_training": "the MTP layer's own passes and loss in the trainer's seconds",
-    "release_train": "the trainer's processes are started anew each step",
-    "use_fault_tolerance": "failures: --set fleet.failures.mtbf_s=SECONDS",
-    "buffer_filter_path": "a choice of your own among the samples in the buffer",
-}
 
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
@@ -34,7 +29,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     samples = draft.product("trainer.batch_samples", batch, n, why="prompts x responses")
     whole, steps = draft.maybe_count("global_batch_size"), draft.maybe_count("num_steps_per_rollout")
     if steps is None:
-        recipe.optimizer_steps(draft, samples, whole, "global_batch_size")
+        common.optimizer_steps(draft, samples, whole, "global_batch_size")
     if whole is not None and whole.value > samples.value:
         rule = f"is more than a rollout has: {batch} x {n}"
         draft.refuse(whole.key, whole.value, rule, f"use {samples.value} or less")
@@ -51,13 +46,13 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     instances, ranks = _gpus(draft, async_=ahead or fully)
     every = draft.count("update_weights_interval", default=1)
     if ahead or fully:
-        draft.put("sync.every_steps", every.value, every)
+        draft.take("sync.every_steps", every)
     _admission(draft, batch, n, instances, ranks, fully=fully, ahead=ahead)
     way = draft.text("update_weight_transport", default="nccl")
     weights = draft.text("update_weight_mode", default="full")
     words = {"nccl": "collective_broadcast", "disk": "checkpoint_shuttle", "delta": "sparse_delta"}
     common.transport(draft, weights if weights.value == "delta" else way, words)
-    common.requests(draft, "spread", "a request per sample", "least_loaded", "the router's own balance")
+    put_rows(draft, "requests")
     sampling = draft.maybe_text("dynamic_sampling_filter_path")
     on = one_of({True: {"dynamic_sampling_filter_path": _FILTER}})
     common.filtering(draft, Read("--dynamic-sampling-filter-path", sampling is not None, True, on))
@@ -67,14 +62,12 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.hardware_and_times(
         draft, speed, not kept.value, reference, with_old=turned(kept), with_reference=loss.written
     )
-    recipe.megatron(draft, "")
-    recipe.rows(draft, backend=("train_backend", {"megatron": "megatron"}))
+    put_rows(draft, "trainer", "")
     # slime/utils/arguments.py and ray/placement_group.py: a critic of the actor's GPUs, in turn with it
     estimator = draft.text("advantage_estimator", default="grpo")
     roles.critic(draft, estimator, estimator.value == "ppo", switched(estimator.key, "ppo", "grpo"))
-    recipe.rows(draft, offload=("optimizer_cpu_offload", {"true": "adam"}))
+    put_rows(draft, "offload")
     roles.judges(draft, "rm_url", "custom_rm_path")
-    draft.leave_out(NOT_MODELLED)
 
 
 def _taught(draft: Draft) -> bool:
@@ -103,9 +96,7 @@ def _gpus(draft: Draft, async_: bool) -> tuple[int, int]:
     places = {"disaggregated": {together.key: False}} | ({} if async_ else {"colocated": {together.key: True}})
     draft.put("fleet.placement", "colocated" if together.value else "disaggregated", together, back=one_of(places))
     instances, ranks = _layout(draft, rollout)
-    draft.semantics("engine.name", "sglang", "slime's rollout engine")
-    share = draft.number("sglang_mem_fraction_static", default=0.88, most=1.0)
-    draft.where_said("engine.gpu_memory_utilization", share, share.key)
+    put_rows(draft, "engine")
     of_a_server = lambda key: lambda want: None if want is None else {key: want * ranks}  # noqa: E731 shared by ranks
     running = draft.maybe_count("sglang_max_running_requests")
     if running is None:
@@ -123,9 +114,7 @@ def _gpus(draft: Draft, async_: bool) -> tuple[int, int]:
         whole = draft.count("sglang_max_prefill_tokens", default=16384)
         why = "prompts are not cut"
         draft.put("engine.max_num_batched_tokens", whole.value, chunk, whole, why=why, back=whole.written)
-    off = draft.flag("sglang_disable_radix_cache", default=False)
-    draft.put("engine.prefix_caching", not off.value, off, back=turned(off))
-    common.eager(draft, "sglang_disable_cuda_graph")
+    put_rows(draft, "cache")
     sglang_drafts(draft, "sglang_", draft.flag("enable_mtp_training", default=False))
     return instances, ranks
 
@@ -154,8 +143,7 @@ def _layout(draft: Draft, rollout: Read[int]) -> tuple[int, int]:
     sent = draft.maybe_text("sglang_moe_a2a_backend")
     if (sent is not None and sent.value == "deepep") or draft.flag("sglang_enable_deepep_moe", default=False).value:
         draft.semantics("engine.expert_exchange", "all_to_all", "DeepEP")
-    halves = draft.flag("sglang_enable_two_batch_overlap", default=False)
-    draft.either("engine.overlap", halves, "two_batch", "none", unless="none")
+    put_rows(draft, "overlap")
     servers = draft.divided("the number of engines", rollout, each)
     key = rollout.key if " " not in rollout.key else "rollout_num_gpus"  # colocated, the trainer's say it
     if ranks == 1:
@@ -185,43 +173,12 @@ def _admission(
         draft.semantics("admission.law", "fixed_pool", "as many groups are active as the servers' concurrency")
         draft.put("admission.pool_samples", pool, concurrency, n, why=f"groups per engine, {engines} engines")
         draft.put("buffer.capacity_samples", max(pool, batch.value * n.value), concurrency, n, why="the output queue")
-        draft.semantics("buffer.on_full", "block", "nothing is started while the output queue is full")
-        draft.semantics("buffer.batch_rule", "fifo", "in the order of completion")
-        draft.semantics("sync.in_flight", "abort_resume", "generation is aborted, and goes on after the update")
+        put_rows(draft, draft.mode)
         return
-    if ahead:
-        draft.semantics("admission.law", "batches_ahead", "the next rollout runs while this one is trained")
-        draft.semantics("admission.batches_ahead", 1, "one rollout ahead")
-        draft.semantics("sync.in_flight", "drain", "the running rollout is waited for before the update")
-    else:
-        draft.semantics("admission.law", "barrier", "a rollout is generated, then trained")
-        draft.semantics("sync.in_flight", "drain", "nothing is in flight once the batch is complete")
-    draft.semantics("buffer.batch_rule", "first_finished", "the first groups to finish make the batch")
+    put_rows(draft, draft.mode)
     over = draft.maybe_count("over_sampling_batch_size")
     if over is not None and over.value < batch.value:
         draft.refuse(over.key, over.value, f"must not be below {batch}", f"use {batch.value} or more")
 
-    def surplus(want: float) -> dict[str, int] | None:
-        return {"over_sampling_batch_size": round(want * batch.value)} if want > 1 else None
-
-    if over is None:
-        draft.could("buffer.oversampling", 1.0, surplus, 1.0)
-    else:
-        draft.put("buffer.oversampling", over.value / batch.value, over, batch, back=surplus)
-    partial = draft.flag("partial_rollout", default=False)
-    why = ("unfinished samples go back to the buffer", "unfinished samples are aborted")
-    draft.either("buffer.leftover", partial, "carry_over", "abort", why=why)
-
-
-_FULLY = "slime.rollout.fully_async_rollout.generate_rollout_fully_async"
-FRAMEWORK = common.Framework(
-    build,
-    "THUDM/slime",
-    "dashes",
-    (
-        common.Mode("train.py", "python3 train.py"),
-        common.Mode("train_async.py", "python3 train_async.py"),
-        common.Mode("fully asynchronous", "python3 train_async.py", {"rollout_function_path": _FULLY}),
-    ),
-    "the model's Megatron arguments, --prompt-data, --rm-type, --num-rollout, the learning rate",
-)
+    common.oversampled(draft, over, batch, "over_sampling_batch_size")
+    put_rows(draft, "leftover")

@@ -8,30 +8,15 @@ The service has the GPUs and is paid by the token: what is simulated is the same
 
 from __future__ import annotations
 
-from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, one_of, switched, times, writes
 from fleetsim.frameworks.sides import ADAPTERS
+from fleetsim.frameworks.tables import FRAMEWORKS, put_rows
 
-_SMALL, _MIDDLE, _LARGE = "Qwen/Qwen3.5-4B", "Qwen/Qwen3.5-9B", "moonshotai/Kimi-K2.6"
-# Recipe -> its model, samples of a group, groups of a batch, tokens of a turn.
-_RECIPES = {
-    "math_rl": (_MIDDLE, 4, 100, 5),
-    "code_rl": (_MIDDLE, 4, 100, 4096),
-    "rubric": (_MIDDLE, 4, 100, 32),
-    "harbor_rl": (_LARGE, 4, 8, 8192),
-    "search_tool": (_SMALL, 8, 512, 1024),
-    "verifiers_rl": (_SMALL, 8, 32, 512),
-    "guess_number": (_SMALL, 8, 32, 64),
-    "twenty_questions": (_SMALL, 8, 64, 20),
-    "shorter": (_SMALL, 16, 32, 64),
-    "rl_basic": ("Qwen/Qwen3.5-9B-Base", 16, 128, 256),
-    "rl_loop": ("Qwen/Qwen3.5-9B-Base", 16, 128, 256),
-    "on_policy_distillation": ("Qwen/Qwen3.5-9B-Base", 4, 1024, 4096),
-}
 # rllm-org/rllm at 9beb6e0f, rllm/trainer/config/rllm/backend/tinker.yaml: the same service by other keys, in commands
 # of any name; a group's samples must be said.
-_RLLM = ("Qwen/Qwen3-8B", 0, 32, 2048)
+_RLLM = ("Qwen/Qwen3-8B", "0", "32", "2048")
 # These call the groups of a batch `batch_size`.
 _BY_BATCH = ("search_tool", "guess_number", "twenty_questions", "shorter", "rl_loop")
 # Of these the turns are the recipe's own; of the others that take several, a setting says the cap.
@@ -39,18 +24,15 @@ _GAMES = ("guess_number", "twenty_questions", "text_arena", "multi_turn", "verif
 _CAPPED = {"harbor_rl": 10, "search_tool": 5}
 _CONTEXT = 32768  # tokens of a trajectory of the recipes that cap its turns
 
-NOT_MODELLED = {
-    "compute_post_kl": "log-probs after the update, by the sampler",
-    "rollout_error_tolerance": "failed rollouts: --set fleet.failures.mtbf_s=SECONDS",
-}
-
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from the cookbook's keys."""
     settings = draft.settings
-    name = next((name for name in _RECIPES if settings.runs(name)), "")
+    recipes = FRAMEWORKS["tinker"].told["recipe"]
+    name = next((name for name in recipes if settings.runs(name)), "")
     of_rllm = settings.has("training.group_size")
-    named, group, groups, tokens = _RECIPES.get(name, _RLLM if of_rllm else ("", 0, 0, 0))
+    named, *sizes = recipes.get(name, _RLLM if of_rllm else ("", "0", "0", "0"))
+    group, groups, tokens = map(int, sizes)
     if named and settings.get("model_name", "model.name") is None and "engine.model" not in draft.given:
         draft.put("engine.model", named, Read("model.name" if of_rllm else "model_name", named, False))
     else:
@@ -68,9 +50,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     why = "the service has the GPUs, and no setting says how many: those of your own that would do this"
     for path, value in (("trainer.gpus", 8), ("fleet.instances", 4)):
         draft.assume(path, value, why, f"--set {path}=N")
-    draft.semantics("fleet.placement", "disaggregated", "a sampling client and a training client")
-    common.requests(draft, "spread", "a request per sample", "least_loaded", "the service's own balance")
-    draft.semantics("sync.transport", "checkpoint_shuttle", "weights are saved, and a new sampling client loads them")
+    put_rows(draft, "service")
     draft.note("Tinker", "a price by the token: GPUs of your own have one by the hour")
     penalty = draft.number("kl_penalty_coef", default=float(name == "on_policy_distillation"))
     drops = draft.flag("remove_constant_reward_groups", default=False)  # of Config: no recipe's command takes it
@@ -83,7 +63,6 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     rank = draft.count("lora_rank", "model.lora_rank", default=128 if name == "on_policy_distillation" else 32)
     roles.adapters(draft, rank)
     draft.put(f"{ADAPTERS}.rank", rank.value, rank, why="the engine multiplies the adapter beside its weights")
-    draft.leave_out(NOT_MODELLED)
 
 
 def _counted(draft: Draft, default: int, *keys: str) -> Read[int]:
@@ -117,34 +96,15 @@ def _order(draft: Draft, samples: Read[int], batch: Read[int]) -> None:
     named = ["asynchronous" if late is not None else "synchronous", *(["streamed"] if streamed is not None else [])]
     draft.mode, draft.preset = ", ".join(named), "trl-grpo" if late is None else "trl-async-grpo"
     if streamed is None:
-        recipe.rows(draft, optimizer_steps="num_substeps")
+        put_rows(draft, "steps")
         draft.could("trainer.minibatches", 1, writes("stream_minibatch_config.num_minibatches"), 1)
     else:
         parts = draft.take("trainer.minibatches", times(streamed, steps), why="each is trained once it is there")
         if batch.value % parts.value:
             draft.refuse(batch.key, batch.value, f"must be a multiple of {parts}", "change one of them")
     if late is None:
-        common.barrier(draft, "the whole batch is generated before the next weights are used")
+        put_rows(draft, "synchronous")
         return
-    draft.semantics("admission.law", "unbounded", "a worker goes on with the next group when one is done")
+    put_rows(draft, "workers")
     draft.put("fleet.max_in_flight_samples", samples.value, samples, why="a worker for each group of a batch")
-    draft.semantics("fleet.in_flight_unit", "groups", "a worker generates a whole group")
-    draft.semantics("admission.age_action", "drop_on_dequeue", "older groups are begun again")
-    draft.semantics("admission.age_reference", "creation", "age counts from the client that a group began with")
-    draft.put("admission.max_age", float(late.value), late)
-    draft.semantics("sync.in_flight", "finish_on_old_weights", "a group keeps the client that it began with")
-    draft.semantics("buffer.batch_rule", "fifo", "groups in the order of completion")
-
-
-_START = "python -m tinker_cookbook.recipes.math_rl.train"
-FRAMEWORK = common.Framework(
-    build,
-    "thinking-machines-lab/tinker-cookbook",
-    "overrides",
-    (
-        common.Mode("synchronous", _START),
-        common.Mode("streamed", _START, {"stream_minibatch_config.num_minibatches": 1}),
-        common.Mode("asynchronous", _START, {"max_steps_off_policy": 1}),
-    ),
-    "env, the learning rate, log_path; the recipe whose environment you have stands in the command",
-)
+    put_rows(draft, "groups")

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, one_of, switched, times, writes
 from fleetsim.frameworks.sides import vllm_drafts
+from fleetsim.frameworks.tables import put_rows
 
 CLASSES = ("GRPOConfig", "AsyncGRPOConfig", "GRPOTrainer", "AsyncGRPOTrainer")
 _ASYNC_KEYS = ("max_staleness", "weight_sync_steps", "queue_maxsize", "max_inflight_tasks")
@@ -21,12 +22,6 @@ _ASYNC_KEYS = ("max_staleness", "weight_sync_steps", "queue_maxsize", "max_infli
 # huggingface/trl pull request 6765: from this version on `trl vllm-serve` starts vLLM's own server. Until then it held
 # one LLM per replica, and weights went tensor by tensor.
 _OWN_SERVER = (1, 11)
-
-NOT_MODELLED = {
-    "use_liger_kernel": "kernels: the trainer's seconds per token say how well they work",
-    "use_transformers_continuous_batching": "generation by transformers: vLLM stands in",
-    "mask_truncated_completions": "truncated samples are generated, but not trained",
-}
 
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
@@ -47,7 +42,6 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     peft = draft.settings.get("peft_config") is not None
     roles.adapters(draft, Read("peft_config", True, True) if peft else draft.flag("use_peft", default=False))
     roles.judges(draft, "reward_model_name_or_path")
-    draft.settings.see("lora_r")
     processes = draft.maybe_count("num_processes", "launcher.num_processes")
     if processes is None:
         per_node = draft.maybe_count("launcher.nproc_per_node")
@@ -74,9 +68,8 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     else:
         with_kl = switched(beta.key, 0.001, 0.0)
         common.hardware_and_times(draft, speed, True, beta.value > 0, with_reference=with_kl)
-        recipe.rows(draft, epochs="num_iterations")
-    recipe.rows(draft, recompute=("gradient_checkpointing", True))
-    draft.leave_out(NOT_MODELLED)
+        put_rows(draft, "epochs")
+    put_rows(draft, "memory")
 
 
 def put_samples(
@@ -132,25 +125,23 @@ def put_samples(
 
 def _grpo(draft: Draft, processes: Read[int]) -> None:
     mode = engine_mode(draft, "colocate")
-    common.barrier(draft, "the whole batch is generated before it is trained")
+    put_rows(draft, "GRPOTrainer")
     if mode.value == "server":
         _server(draft)
         _started(draft)
         return
     tp = draft.take("engine.tp", draft.count("vllm_tensor_parallel_size", default=1))
     draft.parted("fleet.instances", processes, tp)
-    draft.take("engine.gpu_memory_utilization", draft.number("vllm_gpu_memory_utilization", default=0.3, most=1.0))
+    put_rows(draft, "memory of colocate")
     draft.put("fleet.placement", "colocated", mode, why="vLLM runs on the trainer's GPUs", back=one_of({}))
-    # trl/generation/vllm_generation.py: max_num_seqs is the engine's own part of the batch, which never binds.
-    common.entry_point(draft, "llm", "vLLM is an LLM in the trainer's processes")
-    draft.semantics("engine.max_num_batched_tokens", 4096, "written in TRL's code")
+    put_rows(draft, "colocate")
     sleep = draft.flag("vllm_enable_sleep_mode", default=False)
     slept = lambda want: sleep.written(want > 0)  # noqa: E731 what takes time is what sleep mode does
     if not sleep.value:
         draft.put("fleet.switch_s", 0.0, sleep, why="nothing is offloaded", back=slept)
     else:
         draft.could("fleet.switch_s", None, slept)
-    equal_parts(draft)
+    put_rows(draft, "equal parts")
 
 
 def engine_mode(draft: Draft, default: str) -> Read[str]:
@@ -161,24 +152,12 @@ def engine_mode(draft: Draft, default: str) -> Read[str]:
     return draft.choice("vllm_mode", default=default, known=("colocate", "server"))
 
 
-def equal_parts(draft: Draft) -> None:
-    """Where prompts go: to engines that belong to the trainer's processes, or that its main process hands parts to."""
-    asked, routed = "a prompt's completions are asked for at once", "each engine gets an equal part of the prompts"
-    common.requests(draft, "together", asked, "round_robin", routed)
-
-
-def _one_by_one(draft: Draft) -> None:
-    """vllm/v1/engine/async_llm.py: the n completions of a request become n, and each goes to a replica of its own."""
-    asked, routed = "each completion is a request of its own", "the server spreads requests over its replicas"
-    common.requests(draft, "spread", asked, "least_loaded", routed)
-
-
 def _started(draft: Draft) -> None:
     """How the synchronous trainer's server was started, and what that means for its limits, its routing, its sync."""
     pin = draft.settings.pinned.get("trl")
     if pin is not None and pin.only_before(_OWN_SERVER) and not draft.settings.runs("vllm serve"):
         common.entry_point(draft, "llm", f"{pin.text}: trl vllm-serve holds an LLM before 1.11")
-        equal_parts(draft)
+        put_rows(draft, "equal parts")
         slow = "weights go tensor by tensor before 1.11, longer than their bytes take: --set sync.pause_s=SECONDS"
         draft.note(pin.text, slow)
         return
@@ -187,7 +166,7 @@ def _started(draft: Draft) -> None:
     else:
         why = "TRL's version is not known; from 1.11 on the server is vLLM's own"
         draft.assume("engine.entry_point", "api_server", why, "-- trl==1.10.0, for an older TRL")
-    _one_by_one(draft)
+    put_rows(draft, "one by one")
 
 
 def put_server(draft: Draft, replicas: str, model: str, *others: str, size: str = "the server's size") -> None:
@@ -207,7 +186,7 @@ def _server(draft: Draft) -> None:
         "engine.tp", draft.count("vllm_serve.tensor_parallel_size", "vllm_server_tensor_parallel_size", default=1)
     )
     put_server(draft, "vllm_serve.data_parallel_size", "vllm_serve.model", "vllm_server_data_parallel_size")
-    draft.semantics("fleet.placement", "disaggregated", "the vLLM server has GPUs of its own")
+    put_rows(draft, "apart")
     share = draft.number("vllm_serve.gpu_memory_utilization", default=0.9, most=1.0)
     # trl vllm-serve hands its default on; vllm serve has its own.
     if share.given or (draft.settings.has("vllm_serve") and not draft.settings.runs("vllm serve")):
@@ -220,49 +199,25 @@ def _server(draft: Draft) -> None:
         draft.put("engine.prefix_caching", prefix.value and not off.value, off if off.given else prefix)
     else:
         draft.could("engine.prefix_caching", True, prefix.written, True)
-    common.engine_limits(draft, "vllm_serve.")
-    common.eager(draft, "vllm_serve.enforce_eager")
+    put_rows(draft, "serve")
     vllm_drafts(draft, "vllm_serve.speculative_config.", "vllm_serve.speculative_config")
 
 
 def _async(draft: Draft, samples: Read[int]) -> None:
     _server(draft)
-    common.entry_point(draft, "api_server", "vllm serve")  # docs/source/async_grpo_trainer.md
-    _one_by_one(draft)
+    put_rows(draft, "served")
     staleness = draft.count("max_staleness", default=4, least=0)
-    every = draft.count("weight_sync_steps", default=1)
     queue = draft.count("queue_maxsize", default=1024)
     tasks = draft.maybe_count("max_inflight_tasks", least=-1)
-    draft.put("sync.every_steps", every.value, every)
-    draft.semantics("admission.law", "unbounded", "only the tasks in flight and a full queue hold generation back")
+    put_rows(draft, "AsyncGRPOTrainer")
     group, path = draft.values.get("workload.group_size", 1), "fleet.max_in_flight_samples"
     if tasks is None or tasks.value <= 0:
         most = max(group, staleness.value * samples.value)
         draft.put(path, most, staleness, samples, why="auto", back=writes("max_inflight_tasks"))
     else:
         draft.put(path, max(group, tasks.value), tasks)
-    dropped = "samples that are too old are dropped when they are drawn"
-    draft.semantics("admission.age_action", "drop_on_dequeue", dropped)
-    draft.put("admission.max_age", float(staleness.value), staleness)
+    put_rows(draft, "age")
     draft.put("buffer.capacity_samples", max(queue.value, samples.value), queue)
     if queue.value < samples.value:
         draft.note(str(queue), "the queue is smaller than a batch: a whole batch fits here")
-    draft.semantics("buffer.on_full", "block", "a full queue blocks the rollout worker")
-    draft.semantics("buffer.batch_rule", "fifo", "groups in the order of completion")
-    draft.semantics("sync.in_flight", "keep", "the server pauses, loads and goes on")
-
-
-_START = "trl grpo --num_processes {num_processes}"
-_ASYNC = "accelerate launch --num_processes {num_processes} train_async_grpo.py"
-FRAMEWORK = common.Framework(
-    build,
-    "huggingface/trl",
-    "values",
-    (
-        common.Mode("GRPOTrainer, colocate", _START, {"use_vllm": True, "vllm_mode": "colocate"}),
-        common.Mode("GRPOTrainer, server", _START, {"use_vllm": True, "vllm_mode": "server"}),
-        common.Mode("AsyncGRPOTrainer", _ASYNC, {"max_staleness": 4}),
-    ),
-    "--dataset_name, --reward_funcs, the learning rate; train_async_grpo.py is a script that calls AsyncGRPOTrainer",
-    {"vllm_serve.": "trl vllm-serve"},
-)
+    put_rows(draft, "queue")

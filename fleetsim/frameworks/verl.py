@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 
-from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, on_nodes, one_of, switched, times, turned, worded
 from fleetsim.frameworks.sides import PATH, adapter, replicas, sglang_drafts, vllm_drafts
+from fleetsim.frameworks.tables import put_rows
 from fleetsim.frameworks.verl_forks import BATCH, group_of, project_of, trajectory_of, turns_of, with_verl_names
 
 ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
@@ -24,11 +25,6 @@ TRANSPORTS = {
     **dict.fromkeys(("nccl", "hccl"), "collective_broadcast"),
     **dict.fromkeys(("nixl", "mooncake", "kimi_ckpt_engine"), "rdma_p2p"),
     "delta_sharded": "sparse_delta",
-}
-NOT_MODELLED = {
-    f"{ROLLOUT}.over_sample_rate": "samples beyond the batch that are cut off once enough have finished",
-    "async_training.use_dynamic_resource_scheduling": "trainer GPUs are lent by a policy of its own; "
-    "--set fleet.placement=colocated_lending comes near it",
 }
 
 
@@ -43,10 +39,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     _lengths(draft)
     _engine(draft)
     per_instance = _instance_gpus(draft)
-    modes = {"sync": _sync, "partial": _partial, "one_step_off": _one_step_off, "fully_async": _fully_async}
-    modes.get(mode, _v1_async)(draft, n, per_instance)
-    fewest = "the load balancer takes the replica with the fewest requests"
-    common.requests(draft, "spread", "each response is a request of its own", "least_loaded", fewest)
+    modes = {"fully_async": _fully_async, "colocate_async": _v1_async, "separate_async": _v1_async}
+    modes.get(mode, _turns)(draft, n, per_instance)
+    put_rows(draft, "requests")
     backend = draft.text(f"{ROLLOUT}.checkpoint_engine.backend", default="nccl")
     common.transport(draft, None if backend.value == "naive" else backend, TRANSPORTS)
     # data.*: verl-recipe, prime/prime_ray_trainer.py
@@ -66,8 +61,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         draft.note(str(device), why)
     _put_recipe(draft)
     _put_roles(draft)
-    recipe.ranks(draft)
-    draft.leave_out(NOT_MODELLED)
+    common.ranks(draft)
 
 
 def _lengths(draft: Draft) -> None:
@@ -119,20 +113,13 @@ def _mode(draft: Draft) -> str:
 
 
 def _engine(draft: Draft) -> None:
-    name = draft.text(f"{ROLLOUT}.name", default="vllm")
-    common.engine_name(draft, name, {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt-llm"})
-    # verl/workers/rollout/vllm_rollout/vllm_async_server.py: the usage context of vLLM's API server
-    common.entry_point(draft, "api_server", "vLLM runs as an API server; its limits are verl's own")
+    put_rows(draft, "engine name", f"{ROLLOUT}.")
     memory = draft.number(f"{ROLLOUT}.gpu_memory_utilization", default=0.5, most=1.0)
     standalone = f"{ROLLOUT}.standalone_gpu_memory_utilization"
     if draft.settings.get(standalone) is not None:
         memory = draft.number(standalone, default=memory.value, most=1.0)
     draft.take("engine.gpu_memory_utilization", memory)
-    draft.take("engine.max_num_seqs", draft.count(f"{ROLLOUT}.max_num_seqs", default=256))
-    draft.take("engine.max_num_batched_tokens", draft.count(f"{ROLLOUT}.max_num_batched_tokens", default=8192))
-    common.eager(draft, f"{ROLLOUT}.enforce_eager")
-    common.weights_type(draft, f"{ROLLOUT}.quantization")
-    draft.take("engine.prefix_caching", draft.flag(f"{ROLLOUT}.enable_prefix_caching", default=True))
+    put_rows(draft, "engine", f"{ROLLOUT}.")
     _put_drafts(draft, sglang=draft.values.get("engine.name") == "sglang")
     # verl/workers/rollout/vllm_rollout/utils.py, `get_vllm_max_lora_rank`
     rank = draft.count("actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.lora.rank", default=0, least=0)
@@ -142,33 +129,17 @@ def _engine(draft: Draft) -> None:
 
 
 def _turns(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
+    """Whole batches, on shared GPUs or on GPUs of their own for rollout."""
     gpus = _trainer_gpus(draft)
-    draft.parted("fleet.instances", gpus, per_instance)
-    draft.semantics("fleet.placement", "colocated", "rollout and training take turns on the same GPUs")
+    if draft.mode == "one_step_off_policy":
+        _rollout_gpus(draft, per_instance, "rollout")
+    else:
+        draft.parted("fleet.instances", gpus, per_instance)
+        put_rows(draft, "shared GPUs")
     _rollout_batch(draft, n)
-
-
-def _sync(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
-    _turns(draft, n, per_instance)
-    common.barrier(draft, "the whole batch is generated, the longest response is waited for")
-
-
-def _partial(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
-    """verl-recipe, partial_rollout/prompt_manager.py: of two batches of prompts the first to end are trained."""
-    _turns(draft, n, per_instance)
-    draft.semantics("admission.law", "barrier", "a batch is generated, then trained")
-    draft.semantics("sync.in_flight", "drain", "nothing is in flight while the GPUs train")
-    draft.semantics("buffer.batch_rule", "first_finished", "the first prompts to finish make the batch")
-    draft.semantics("buffer.oversampling", 2.0, "_PREFETCH_FACTOR: two batches of prompts may be in flight")
-    draft.semantics("buffer.leftover", "carry_over", "what is not finished goes on in the next step")
-    draft.settings.see("async_training.partial_rollout")
-
-
-def _one_step_off(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
-    _trainer_gpus(draft)
-    _rollout_gpus(draft, per_instance, "rollout")
-    _rollout_batch(draft, n)
-    common.one_ahead(draft)
+    put_rows(draft, draft.mode)
+    if "partial" in draft.mode:
+        draft.settings.see("async_training.partial_rollout")
 
 
 def _fully_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
@@ -183,23 +154,15 @@ def _fully_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     why = "a step here is what is trained between two synchronizations"
     draft.product("trainer.batch_samples", times(*parts, every), n, why=why)
     draft.put("trainer.minibatches", every.value, every, why="each pull is trained as soon as it is there")
-    draft.semantics("sync.trigger", "pulls", "the trainer counts its pulls")
-    draft.put("sync.every_pulls", every.value, every)
-    threshold = draft.number("async_training.staleness_threshold", default=0.1, most=1e6)
-    draft.semantics("admission.law", "per_sync_window", "a share of a sync window's prompts may start beyond it")
-    draft.put("admission.staleness_threshold", threshold.value, threshold)
+    threshold = put_rows(draft, "fully async")["admission.staleness_threshold"]
     cap = max(1, math.floor(groups * (1 + threshold.value) * every.value))
     queue = (times(*parts, every), threshold, n)
     draft.put("buffer.capacity_samples", cap * n.value, *queue, why="the message queue")
-    draft.semantics("buffer.on_full", "drop_oldest", "the queue drops its oldest sample when it is full")
-    draft.semantics("buffer.batch_rule", "fifo", "in the order of completion")
+    put_rows(draft, "queue")
     most = draft.count("async_training.concurrent_samples_per_replica", default=16)
     path, why = "fleet.max_in_flight_samples_per_instance", "prompts per replica x responses"
     draft.product(path, most, n, why=why)
-    draft.semantics("fleet.in_flight_unit", "groups", "a task is a prompt with all its responses")
-    partial = draft.flag("async_training.partial_rollout", default=True)
-    why = ("aborted and sent again with what they have", "generation in flight is waited for")
-    draft.either("sync.in_flight", partial, "abort_resume", "drain", why=why)
+    put_rows(draft, "tasks")
 
 
 def _v1_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
@@ -220,8 +183,7 @@ def _v1_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
 
         why = "each mini-batch is trained once it is complete"
         draft.put("trainer.minibatches", parts.value, parts, why=why, back=streamed)
-        draft.semantics("sync.trigger", "pulls", "weights go out after so many mini-batches")
-        draft.put("sync.every_pulls", parts.value, parts)
+        put_rows(draft, "separate async", f"{section}.")
         switch = draft.flag(f"{section}.hybrid_rollout.enable_switch", default=False)
         back = one_of({"colocated_lending": {switch.key: True}, "disaggregated": {switch.key: False}})
         if not switch.value:
@@ -229,21 +191,15 @@ def _v1_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
         else:
             draft.preset += "-switch"
             draft.put("fleet.placement", "colocated_lending", switch, back=back)
-            ratio = draft.number(f"{section}.hybrid_rollout.switch_threshold_ratio", default=0.4, most=1.0)
-            draft.put("fleet.lending.return_at", ratio.value, ratio)
+            put_rows(draft, "lending", f"{section}.hybrid_rollout.")
             adaptive = f"{section}.hybrid_rollout.adaptive_switch_threshold"
             if draft.flag(adaptive, default=True).value:
                 draft.note(adaptive, "the share stays where it starts")
     else:
         gpus = _trainer_gpus(draft)
         draft.parted("fleet.instances", gpus, per_instance)
-        draft.semantics("fleet.placement", "colocated", "rollout and training take turns on the same GPUs")
-    warmup = draft.number(f"{section}.num_warmup_batches", default=1.0, most=1e6)
-    draft.semantics("admission.law", "version_window", "a batch and the warm-up batches are outstanding")
-    draft.put("admission.max_staleness", warmup.value, warmup)
-    oldest = "finished groups, those that started first at the head"
-    draft.semantics("buffer.batch_rule", "oldest_version_first", oldest)
-    draft.semantics("sync.in_flight", "abort_resume", "aborted requests go on from what they have")
+        put_rows(draft, "shared GPUs")
+    put_rows(draft, "v1 async", f"{section}.")
     limit = draft.count("trainer.v1.sampler.max_off_policy_threshold", default=8)
     strategy = draft.choice("trainer.v1.sampler.max_off_policy_strategy", default="drop", known=("drop", "wait"))
     words = {"wait": "wait", "drop": "drop_and_refill"}
@@ -285,7 +241,7 @@ def _rollout_batch(draft: Draft, n: Read[int]) -> Read[int]:
     draft.product("trainer.batch_samples", batch, n, why="prompts x responses")
     if "separate" not in draft.mode:
         mini = draft.count(f"{ACTOR}.ppo_mini_batch_size", default=256)  # it is counted before `rollout.n` repeats
-        recipe.optimizer_steps(draft, batch if own is None else times(batch, own), mini, mini.key)
+        common.optimizer_steps(draft, batch if own is None else times(batch, own), mini, mini.key)
     return batch
 
 
@@ -315,13 +271,11 @@ def _put_roles(draft: Draft) -> None:
     apart = settings.has(f"{sandbox}.url", "reward_model.sandbox_fusion.url")
     calls = draft.count(f"{sandbox}.max_concurrent", "reward_model.sandbox_fusion.max_concurrent", default=64)
     roles.workers(draft, "reward", [calls if apart else None], calls.key if apart else "")
-    settings.see("distillation", "reward", "reward_model", "critic", "actor_rollout_ref.ref")
 
 
 def _put_recipe(draft: Draft) -> None:
     """The update: verl/workers/config/engine.py, FSDPEngineConfig and McoreEngineConfig."""
-    known = {"dp": "fsdp", "megatron": "megatron", "fsdp": "fsdp", "fsdp2": "fsdp"}
-    recipe.words(draft, "backend", known, *_ENGINE_KEYS, else_="fsdp")
+    put_rows(draft, "trainer")
     named = draft.maybe_text("config_name")  # ppo_megatron_trainer.yaml says its strategy itself
     if "trainer.recipe.backend" not in draft.values and named is not None and "megatron" in named.value:
         draft.put("trainer.recipe.backend", "megatron", named)
@@ -329,29 +283,14 @@ def _put_recipe(draft: Draft) -> None:
     own = draft.text(*_ENGINE_KEYS, default="").value
     own = own if own in ("veomni", "torchtitan", "automodel") else "fsdp_config"
     engine = f"{ACTOR}.{'megatron' if megatron else own}"
-    recipe.rows(draft, epochs=f"{ACTOR}.ppo_epochs")
-    if megatron:
-        recipe.megatron(draft, f"{engine}.")
-    else:
-        turbo, ulysses = f"{engine}.turbo_config.distributed", "ulysses_sequence_parallel_size"
-        context = [f"{section}.{ulysses}" for section in (engine, ACTOR)]
-        context += [f"{engine}.ulysses_parallel_size", f"{engine}.context_parallel_size"]
-        context += [f"{turbo}.ulysses_parallel_size"]
-        experts = f"{engine}.expert_parallel_size {turbo}.expert_parallel_size"
-        recipe.rows(draft, cp=" ".join(context), ep=experts)
-        if own in ("torchtitan", "automodel"):
-            recipe.rows(draft, tp=f"{engine}.tensor_parallel_size", pp=f"{engine}.pipeline_parallel_size")
+    put_rows(draft, "epochs")
+    put_rows(draft, "megatron" if megatron else "fsdp", f"{engine}.")
+    if own in ("torchtitan", "automodel") and not megatron:
+        put_rows(draft, "ranks", f"{engine}.")
     host = (f"{ACTOR}.optim.override_optimizer_config.optimizer_cpu_offload", f"{engine}.offload_policy")
-    if any(draft.flag(key, default=False).value for key in host):
-        recipe.rows(draft, offload=(" ".join(host), {"true": "adam"}))
-    else:
-        recipe.rows(draft, offload=(f"{engine}.optimizer_offload", {"true": "states"}))
-    model = "actor_rollout_ref.model"
-    recipe.rows(
-        draft,
-        recompute=(f"{model}.enable_gradient_checkpointing", True),
-        packing=(f"{model}.use_remove_padding", True),
-    )
+    on_host = any(draft.flag(key, default=False).value for key in host)
+    put_rows(draft, "optimizer on the host" if on_host else "offload", f"{engine}.")
+    put_rows(draft, "model")
     # verl/trainer/ppo/utils.py, need_critic
     estimator = draft.text("algorithm.adv_estimator", default="gae")
     needed = estimator.value == "gae" and not draft.settings.runs("main_gkd")  # distillation has no advantages
@@ -384,19 +323,3 @@ def _put_drafts(draft: Draft, *, sglang: bool) -> None:
         vllm_drafts(draft, f"{ROLLOUT}.speculative_decoding.", str(own), switch=own, alone="eagle3")
     elif not sglang:
         vllm_drafts(draft, f"{handed}.", handed, written=f"+{handed}.")
-
-
-_V1, _OWN = "python3 -m verl.trainer.main_ppo", "python3 -m verl.experimental"
-_FULLY = f"{_OWN}.fully_async_policy.fully_async_main --config-name=fully_async_ppo_trainer"
-_ONE_OFF = f"{_OWN}.one_step_off_policy.main_ppo --config-name=one_step_off_ppo_trainer"
-FRAMEWORK = common.Framework(
-    build,
-    "verl-project/verl",
-    "overrides",
-    (
-        *(common.Mode(m, _V1, {"trainer.v1.trainer_mode": m}) for m in ("sync", "colocate_async", "separate_async")),
-        common.Mode("one_step_off", _ONE_OFF),
-        common.Mode("fully_async", _FULLY, {"data.train_batch_size": 0, "data.gen_batch_size": 1}),
-    ),
-    "data.train_files, data.val_files, the reward, the learning rate, micro-batches",
-)

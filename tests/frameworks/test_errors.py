@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import FRAMEWORKS, framework_name, scenario_from
-from fleetsim.frameworks.detection import MARKS
 from fleetsim.frameworks.settings import settings_of
 from fleetsim.frameworks.source import parsed_source, read_source
 from fleetsim.frameworks.trl import CLASSES
@@ -215,7 +214,7 @@ _VALUES = st.recursive(
 
 def _known_keys(framework: str) -> list[str]:
     """Keys that the framework's module reads, from what its own configurations set, and its marks."""
-    keys = set(MARKS[framework])
+    keys = set(FRAMEWORKS[framework].marks)
     for file in FILES:
         if file.replace("_", "-").startswith(framework):
             keys |= {s.key for s in read_source(str(DATA / file), (), CLASSES).found.values()}

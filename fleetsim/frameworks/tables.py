@@ -1,0 +1,217 @@
+"""The table of the frameworks (`frameworks.txt`): whose configuration is whose, how each is run, what its settings say.
+
+The head of the file tells how its rows are written; here they are read, and put into a draft.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from msgspec import Struct, field
+
+from fleetsim.config.plain_scalar import plain_scalar
+from fleetsim.frameworks import common
+from fleetsim.frameworks.draft import NEVER, Draft
+from fleetsim.frameworks.reading import Read, turned, worded
+
+# A YAML or TOML file; or a script with `key.path=value` words (overrides), with `--key value` where a switch stands
+# alone (flags; dashes where they are spelled `--a-key`), or with `--key value` where true and false are values too.
+Form = Literal["yaml", "toml", "overrides", "flags", "dashes", "values"]
+
+
+class Mode(Struct, frozen=True):
+    """A way to run the framework. start: the command that starts it so; {key} is a setting that stands in the command
+    itself. settings: what selects this way.
+    """
+
+    name: str
+    start: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+class SettingRow(Struct, frozen=True):
+    """A scenario value and what says it. kind: `=` for a value that the mode fixes. options: of the kind, by name.
+
+    keys: those that begin with a dot go behind the prefix of a section. words: the framework's word -> the scenario's.
+    """
+
+    path: str
+    kind: str
+    default: Any
+    keys: tuple[str, ...]
+    why: str
+    options: Mapping[str, Any]
+    words: Mapping[str, str]
+
+
+class Framework(Struct, frozen=True):
+    """repository: where it lives. modes: the one that can say most of a scenario is written. form: in which text.
+    yours: what a run needs that no scenario says. marks, programs: keys (or the first parts of keys) and programs that
+    give it away. beside: prefix of the keys of another command -> that command, which runs beside. left_out: settings
+    that are recognised -> why they are not modelled. seen: sections that bear on what other settings say. told: what
+    else its reader alone asks for. blocks: its rows, by name.
+    """
+
+    repository: str
+    form: Form
+    yours: str
+    marks: tuple[str, ...]
+    programs: tuple[str, ...]
+    modes: tuple[Mode, ...]
+    beside: Mapping[str, str]
+    left_out: Mapping[str, str]
+    seen: tuple[str, ...]
+    takes_words: bool
+    told: Mapping[str, Mapping[str, Sequence[str]]]
+    blocks: Mapping[str, Sequence[SettingRow]]
+
+
+def put_rows(draft: Draft, block: str, *sections: str) -> dict[str, Read[Any]]:
+    """Put the values of a block of rows; what was read for them, by path.
+
+    sections: prefixes of the keys that begin with a dot, each with a dot of its own, or empty.
+    """
+    found: dict[str, Read[Any]] = {}
+    for row in FRAMEWORKS[draft.framework].blocks[block]:
+        keys = [k for key in row.keys for k in ([s + key[1:] for s in sections] if key[0] == "." else [key])]
+        unless = row.options.get("unless", NEVER)
+        if row.kind == "=":
+            # Limits that no setting gives are those of the way in which vLLM is started.
+            if row.path != "engine.entry_point" or draft.values.get("engine.name", "vllm") == "vllm":
+                draft.semantics(row.path, row.default, row.why)
+        elif row.kind == "not":
+            off = draft.flag(*keys, default=row.default)
+            draft.put(row.path, not off.value, off, back=turned(off))
+        elif row.kind == "words":
+            _put_word(draft, row, keys, unless)
+        elif row.kind in _SHARED:
+            _SHARED[row.kind](draft, row, keys)
+        elif row.kind == "either":
+            (on, off), (why, other, *_) = row.options["of"].split("/"), (*row.why.split("; "), "")
+            switch = draft.flag(*keys, default=row.default)
+            draft.either(row.path, switch, on, off, why=(why, other), unless=unless)
+        elif row.default is None and row.kind == "count":
+            draft.said(row.path, *keys, now=row.options.get("unless"), unless=unless)
+        else:
+            found[row.path] = read = _read(draft, row, keys)
+            if "if" not in row.options:
+                value = float(read.value) if "as" in row.options else read.value
+                draft.put(row.path, value, read, why=row.why, unless=unless)
+            else:
+                draft.where_said(row.path, read, now=None if unless is NEVER else row.default, unless=unless)
+    return found
+
+
+def _read(draft: Draft, row: SettingRow, keys: list[str]) -> Read[Any]:
+    """A setting, or the framework's default for it."""
+    if row.kind == "count":
+        return draft.count(*keys, default=row.default, least=row.options.get("least", 1))
+    if row.kind == "number":
+        return draft.number(*keys, default=float(row.default), most=row.options.get("most", 1e9))
+    return draft.flag(*keys, default=row.default)
+
+
+def _put_word(draft: Draft, row: SettingRow, keys: list[str], usual: Any) -> None:
+    """A value whose words are the framework's own; for a word that is not known the usual one holds."""
+    read = draft.maybe_text(*keys)
+    back = worded(row.words, lambda word: {keys[0]: True if word == "true" else word})
+    value = None if read is None else row.words.get(read.value.lower())
+    if read is None or value is None:
+        draft.could(row.path, usual, back, usual)
+    else:
+        draft.put(row.path, value, read, back=back, unless=usual)
+    if read is not None and value is None and "else" in row.options:
+        other = row.options["else"]
+        draft.assume(row.path, other, f"{read}: {other} stands in", f"--set {row.path}=VALUE")
+
+
+def _put_transport(draft: Draft, row: SettingRow, keys: list[str]) -> None:
+    usual = row.options.get("default")
+    read = draft.maybe_text(*keys) if usual is None else draft.text(*keys, default=usual)
+    common.transport(draft, read, row.words)
+
+
+# Kinds of rows that are read as `common` has it.
+_SHARED: Mapping[str, Callable[[Draft, SettingRow, list[str]], None]] = {
+    "transport": _put_transport,
+    "engine": lambda draft, row, keys: common.engine_name(
+        draft, draft.text(*keys, default=row.options["default"]), row.words
+    ),
+    "weights": lambda draft, row, keys: common.weights_type(draft, *keys),
+    "filter": lambda draft, row, keys: common.filtering(draft, draft.flag(*keys, default=bool(row.default))),
+}
+
+
+def _sections() -> Iterator[tuple[str, list[list[str]]]]:
+    """The sections of the file: name -> rows of cells."""
+    text = (Path(__file__).parent / "frameworks.txt").read_text(encoding="utf-8")
+    text = re.sub(r"\n +", " ", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE))
+    for section in text.split("\n[")[1:]:
+        name, *rows = filter(None, section.splitlines())
+        yield name.rstrip("]"), [row.split(" | ") for row in rows]
+
+
+# What a framework has several of, each with a name.
+_NAMED = ("beside", "left out", "instead", "project", "renamed", "usual", "recipe")
+
+
+def _framework(rows: list[list[str]]) -> Framework:
+    """A framework of its rows: first what it is, then blocks."""
+    facts: dict[str, str] = {}
+    named: dict[str, dict[str, list[str]]] = {word: {} for word in _NAMED}
+    modes: list[Mode] = []
+    head = next((at for at, row in enumerate(rows) if row[0].endswith(":")), len(rows))
+    for key, *cells in rows[:head]:
+        word = next((word for word in named if key.startswith(f"{word} ")), None)
+        if word is not None:
+            named[word][key.removeprefix(f"{word} ")] = cells
+        elif key.startswith("mode "):
+            start, *settings = cells if cells and cells[0][0] != "{" else (facts["start"], *cells)
+            modes.append(Mode(key.removeprefix("mode "), start, *map(json.loads, settings)))
+        else:
+            facts[key] = cells[0]
+    marks, programs = (tuple(facts[word].split(", ")) for word in ("marks", "programs"))
+    own, form, yours = facts["repository"], cast(Form, facts["form"]), facts["yours"]
+    beside, left_out = ({key: cell for key, (cell,) in named.pop(word).items()} for word in _NAMED[:2])
+    blocks = _blocks(rows[head:], _ANY)
+    seen, words = tuple(facts["seen"].split(", ")) if "seen" in facts else (), "no words" not in facts
+    return Framework(own, form, yours, marks, programs, tuple(modes), beside, left_out, seen, words, named, blocks)
+
+
+def _blocks(rows: list[list[str]], shared: Mapping[str, Sequence[SettingRow]]) -> dict[str, list[SettingRow]]:
+    found: dict[str, list[SettingRow]] = {}
+    block: list[SettingRow] = []
+    for name, *cells in rows:
+        if not cells:
+            block = found[name.removesuffix(":")] = []
+        else:
+            block += shared[cells[0]] if name == "as any" else [_row(name, *cells)]
+    return found
+
+
+_KINDS = {"count", "number", "flag", "not", "words", "either", *_SHARED}
+_OPTIONS = {"least", "most", "unless", "if", "as", "else", "of", "default"}
+
+
+def _row(path: str, rule: str, *cells: str) -> SettingRow:
+    """A row of cells: path, rule, keys (none where the mode fixes the value), why."""
+    if rule.startswith("= "):
+        return SettingRow(path, "=", plain_scalar(rule[2:]), (), cells[0], {}, {})
+    first, *rest = rule.split(", ")
+    kind, _, default = first.partition(" ")
+    words = dict(word.split("=") for word in default.split()) if "=" in default else {}
+    options = {name: plain_scalar(value) for name, _, value in (option.partition(" ") for option in rest)}
+    usual = plain_scalar(default) if default and not words else None
+    if kind not in _KINDS or not options.keys() <= _OPTIONS:
+        raise ValueError(f"frameworks.txt: {path} has no such rule: {rule}")
+    return SettingRow(path, kind, usual, tuple(cells[0].split(", ")), "".join(cells[1:]), options, words)
+
+
+_TABLES = dict(_sections())
+OTHER_JOBS = _TABLES.pop("other jobs")
+_ANY = _blocks(_TABLES.pop("any"), {})
+FRAMEWORKS: Mapping[str, Framework] = {name: _framework(rows) for name, rows in _TABLES.items()}
