@@ -181,6 +181,7 @@ STARTED_BY = {
     "nemo-rl": ("llm", "async_engine"),
     "open-instruct": ("async_engine", "async_engine"),
     "openrlhf": ("async_engine", "async_engine"),
+    "rlinf": ("async_engine", "async_engine"),
     "roll": ("async_engine", "async_engine"),
 }
 
