@@ -263,6 +263,8 @@ def test_unknown_model_names_the_nearest() -> None:
         ("PRIME-RL/Eurus-2-7B-SFT", "Qwen/Qwen2.5-7B"),
         ("acme/mistral-x-7b", "mistralai/Mistral-7B-v0.3"),
         ("acme/thing-30b-a3b", "Qwen/Qwen3-30B-A3B"),
+        ("SmolQwen3-4B", "Qwen/Qwen3-4B"),
+        ("OpenThinker-7B", "Qwen/Qwen2.5-7B"),
     ],
 )
 def test_an_unknown_name_that_says_a_size_is_as_large_and_says_what_was_assumed(name: str, like: str) -> None:

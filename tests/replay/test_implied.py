@@ -181,11 +181,13 @@ def test_without_a_scenario_all_that_nothing_shows_is_listed() -> None:
     assert "roofline of Qwen/Qwen2.5-7B on H100" in line
 
 
-def test_a_model_that_nobody_knows_has_its_speed_from_the_window_alone() -> None:
+@pytest.mark.parametrize(("model", "shape"), [("my-own", "fitted"), ("my-own-7b", "assumed")])
+def test_a_model_that_nobody_knows_has_its_speed_from_the_window(model: str, shape: str) -> None:
+    """Alone, or with the shape of one that is as large as its name says."""
     history, observed = window_of("async-one-step")
-    found = implied(history=history, observed=replace(observed, model="my-own-7b"))
+    found = implied(history=history, observed=replace(observed, model=model))
     assert found.speed is not None
-    assert found.speed.shape == "fitted"
+    assert found.speed.shape == shape
 
 
 def test_defaults_are_no_policies() -> None:
