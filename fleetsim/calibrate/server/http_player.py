@@ -244,7 +244,7 @@ def _chunk_of(data: str) -> _Chunk:
     try:
         chunk = _CHUNKS.decode(data)
     except DecodeError as error:
-        raise BrokenStreamError(f"an event that is no chunk of a completion ({error}): {data[:60]!r}") from None
+        raise BrokenStreamError(f"an event that is not JSON of a completion ({error}): {data[:60]!r}") from None
     if chunk.error:
         message = chunk.error.get("message") if isinstance(chunk.error, dict) else chunk.error
         raise BrokenStreamError(str(message)[:300])
