@@ -269,7 +269,7 @@ def test_unknown_model_names_the_nearest() -> None:
 )
 def test_an_unknown_name_that_says_a_size_is_as_large_and_says_what_was_assumed(name: str, like: str) -> None:
     found = model_shape(name)
-    assert (found.name, found.blocks, found.mtp) == (name, MODELS[like].blocks, False)
+    assert (found.name, found.blocks, found.mtp, found.max_position) == (name, MODELS[like].blocks, False, None)
     assert f"assumed to have the layers of {like}, which is as large" in found.notes[-1]
     assert model_shape(f"{name}-awq").weights_type("auto") == "int4"
 

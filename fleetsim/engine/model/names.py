@@ -194,7 +194,7 @@ def _stand_in(text: str) -> ModelShape | None:
         like = _as_large(name)
         if like is None:
             return None
-        found, why = replace(like, mtp=False), "assumed to have the layers of {}, which is as large"
+        found, why = replace(like, mtp=False, max_position=None), "assumed to have the layers of {}, which is as large"
     note = f"not in the catalogue: {why.format(found.name)}; --model ./FOLDER/ reads its config.json"
     found = replace(found, name=text, notes=(*found.notes, note))
     return found if dtype is None else replace(found, parts=found.stored(dtype))
