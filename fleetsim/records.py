@@ -1,4 +1,5 @@
-"""What every record can do, be it a msgspec Struct, as nearly all are, or a dataclass, as the records of flags are.
+"""What every record can do, be it a msgspec Struct, as nearly all are, or a dataclass, as the records of flags are; and
+tables of records that are written as text.
 
 A Struct is made in a thirtieth of the time of a dataclass, and a copy of one in a tenth.
 """
@@ -8,9 +9,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, structs
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 T = TypeVar("T")
 
@@ -50,6 +54,16 @@ def table_rows(table: str) -> Iterator[list[str]]:
 
     A line that begins with a blank goes on with the last one; one that begins with # is a comment.
     """
-    for row in re.sub(r"\n +", " ", table).strip().splitlines():
-        if not row.startswith("#"):
-            yield [cell.strip() for cell in row.split("|")]
+    table = re.sub(r"\n +", " ", re.sub(r"^#.*\n", "", table, flags=re.MULTILINE))
+    yield from ([cell.strip() for cell in row.split("|")] for row in table.splitlines() if row)
+
+
+def tables_of(path: Path) -> dict[str, list[list[str]]]:
+    """The tables of a file that ships with the code: name -> rows. `[name]` begins each."""
+    found: dict[str, list[list[str]]] = {}
+    for row in table_rows(path.read_text(encoding="utf-8")):
+        if len(row) == 1 and row[0].startswith("["):
+            rows = found[row[0][1:-1]] = []
+        else:
+            rows.append(row)
+    return found

@@ -6,8 +6,7 @@ explains it, has just been over its own threshold.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -16,6 +15,7 @@ from fleetsim import units
 from fleetsim.alerts.metric_names import MetricNames, Query
 from fleetsim.alerts.signal_values import Expected
 from fleetsim.quantities import quantity
+from fleetsim.records import table_rows
 from fleetsim.replay.observe.paces import SLOW
 
 # Of what a View of samples or a Query of PromQL reads: numbers of the one, text of the other.
@@ -136,8 +136,7 @@ trainer_idle | RolloutTrainerIdle | job:trainer_idle:ratio_rate | above | traine
 """
 
 
-def _standing(row: str) -> StandingSignal:
-    cells = map(str.strip, row.split("|"))
+def _standing(cells: Sequence[str]) -> StandingSignal:
     name, alert, record, when, source, fault, unit, title, figure, least, summary, advice = cells
     whose, _, per_step = source.partition(", ")
     if not title:
@@ -150,5 +149,5 @@ def _standing(row: str) -> StandingSignal:
     )  # fmt: skip
 
 
-STANDING = tuple(map(_standing, re.sub(r"\n +", " ", _TABLE).strip().splitlines()))
+STANDING = tuple(map(_standing, table_rows(_TABLE)))
 BY_STANDING_NAME = {signal.name: signal for signal in STANDING}

@@ -183,6 +183,11 @@ class FleetConfig(ConfigSection):
         """How many of the second pool are."""
         return 0 if self.second is None or not self.second.on_spot else self.second.instances
 
+    @property
+    def all_on_spot(self) -> int:
+        """How many of both pools are."""
+        return self.on_spot + self.seconds_on_spot
+
 
 # --- The `trainer` section: what one optimizer step costs.
 

@@ -224,12 +224,12 @@ def settles(scenario: Sections) -> bool:
 
 def has_spot(scenario: Sections) -> bool:
     """Whether instances are on spot machines."""
-    return scenario.fleet.on_spot + scenario.fleet.seconds_on_spot > 0
+    return scenario.fleet.all_on_spot > 0
 
 
 def reclaims_s(scenario: Sections) -> float:
     """Seconds in which a run sees several reclaims, and is as long as several absences; 0 without spot machines."""
-    spot, count = scenario.fleet.spot, scenario.fleet.on_spot + scenario.fleet.seconds_on_spot
+    spot, count = scenario.fleet.spot, scenario.fleet.all_on_spot
     away_s = spot.notice_s + spot.mean_absence_s + spot.start_s
     return _RECLAIMS * max(away_s, (spot.mean_life_s + away_s) / count) if count else 0.0
 

@@ -6,8 +6,7 @@ The head of the file tells how its rows are written; here they are read, and put
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -17,6 +16,7 @@ from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.frameworks import common
 from fleetsim.frameworks.draft import NEVER, Draft
 from fleetsim.frameworks.reading import Read, turned, worded
+from fleetsim.records import tables_of
 
 # A YAML or TOML file; or a script with `key.path=value` words (overrides), with `--key value` where a switch stands
 # alone (flags; dashes where they are spelled `--a-key`), or with `--key value` where true and false are values too.
@@ -146,15 +146,6 @@ _SHARED: Mapping[str, Callable[[Draft, SettingRow, list[str]], None]] = {
 }
 
 
-def _sections() -> Iterator[tuple[str, list[list[str]]]]:
-    """The sections of the file: name -> rows of cells."""
-    text = (Path(__file__).parent / "frameworks.txt").read_text(encoding="utf-8")
-    text = re.sub(r"\n +", " ", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE))
-    for section in text.split("\n[")[1:]:
-        name, *rows = filter(None, section.splitlines())
-        yield name.rstrip("]"), [row.split(" | ") for row in rows]
-
-
 # What a framework has several of, each with a name.
 _NAMED = ("beside", "left out", "instead", "project", "renamed", "usual", "recipe")
 
@@ -211,7 +202,7 @@ def _row(path: str, rule: str, *cells: str) -> SettingRow:
     return SettingRow(path, kind, usual, tuple(cells[0].split(", ")), "".join(cells[1:]), options, words)
 
 
-_TABLES = dict(_sections())
+_TABLES = tables_of(Path(__file__).with_name("frameworks.txt"))
 OTHER_JOBS = _TABLES.pop("other jobs")
 _ANY = _blocks(_TABLES.pop("any"), {})
 FRAMEWORKS: Mapping[str, Framework] = {name: _framework(rows) for name, rows in _TABLES.items()}

@@ -20,7 +20,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from fleetsim.history.text import tables_of
+from fleetsim.records import tables_of
 
 Kind = Literal["counter", "gauge", "histogram", "info"]
 _KINDS: Mapping[str, Kind] = {"counter": "counter", "gauge": "gauge", "histogram": "histogram", "info": "info"}

@@ -35,14 +35,6 @@ def reading(path: Path) -> Iterator[None]:
         raise InputError([Problem(str(path), path.name, rule, "give the file as it was written")]) from error
 
 
-def tables_of(path: Path) -> dict[str, list[list[str]]]:
-    """The tables of a text that ships with the code: name -> rows of cells. `[name]` begins a table, a row is `a | b`,
-    a line that begins with a blank goes on with the one before, `#` begins a remark."""
-    text = re.sub(r"^#.*\n", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    sections = (filter(None, one.splitlines()) for one in re.sub(r"\n +", " ", text).split("\n[")[1:])
-    return {next(lines).rstrip("]"): [line.split(" | ") for line in lines] for lines in sections}
-
-
 Pairs = list[tuple[str, float]]
 Row = dict[str, float]
 

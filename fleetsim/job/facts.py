@@ -172,8 +172,8 @@ def spot_line(of: Mapping[str, Estimate], scenario: Scenario, on_demand: tuple[f
     if not known or not math.isfinite(of["step_s"].mean):
         return ""
     fleet, lost = scenario.fleet, units.number(known["reclaims_per_h"])
-    on_spot, whole = fleet.on_spot + fleet.seconds_on_spot, fleet.instances + fleet.seconds
-    said = f"{on_spot:,} of {whole:,} instances, serving {units.share(known['serving'])} of the time, "
+    whole = fleet.instances + fleet.seconds
+    said = f"{fleet.all_on_spot:,} of {whole:,} instances, serving {units.share(known['serving'])} of the time, "
     said += f"{lost} reclaims an hour"
     if on_demand is not None:
         step, cost = (ratio - 1.0 for ratio in on_demand)

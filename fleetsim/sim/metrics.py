@@ -161,19 +161,17 @@ def _lent(records: Records, window: StepWindow) -> float:
 
 def gpu_seconds(records: Records, window: StepWindow) -> dict[str, float]:
     """GPU-seconds paid for in the window: rollout = instance-seconds x TP, those on spot machines apart (spot), and
-    those of the second pool (second), trainer = its GPUs x window, evaluation = instances of its
-    own x TP x window.
+    those of the second pool (second), trainer = its GPUs x window, evaluation = instances of its own x TP x window.
 
     Colocated pools are the same GPUs: they are counted once, as rollout, and the trainer adds what it has more. GPUs
     that the trainer lends are its own.
     """
-    scenario = records.scenario
+    scenario, fleet = records.scenario, records.scenario.fleet
     instance_s = sum(window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
-    fleet = scenario.fleet
     second_s = window.total("second_spot_s") if fleet.seconds_on_spot else fleet.seconds * window.span_s
     rollout = (instance_s - window.total("lent_s") - second_s) * scenario.engine.gpus
     trainer = scenario.trainer.gpus * window.span_s
-    if scenario.fleet.placement == "colocated":
+    if fleet.placement == "colocated":
         trainer = max(0.0, trainer - rollout)
     evaluation = scenario.evaluation.own_instances * scenario.engine.gpus * window.span_s
     spot = window.total("spot_s") * scenario.engine.gpus

@@ -38,7 +38,7 @@ Trace = tuple[tuple[float, int], ...]
 
 def spot_processes(job: RunState) -> Iterator[Process]:
     """What happens to the spot machines of a run. Raises InputError for a trace that is none."""
-    spot, rows = job.scenario.fleet.spot, _all_rows(job)
+    spot, rows = job.scenario.fleet.spot, _all_rows(job.scenario)
     if not rows:
         return
     if spot.trace is not None:
@@ -50,17 +50,17 @@ def spot_processes(job: RunState) -> Iterator[Process]:
 def spot_rows(scenario: Scenario) -> tuple[range, range]:
     """The instances on spot machines, of both pools; those that a resize adds are all on spot machines, if any is."""
     fleet, own = scenario.fleet, most_instances(scenario)
-    return range(fleet.instances - fleet.on_spot, own if fleet.on_spot else 0), range(own, own + fleet.seconds_on_spot)
+    first = range(fleet.instances - fleet.on_spot, own) if fleet.on_spot else range(0)
+    return first, range(own, own + fleet.seconds_on_spot)
 
 
-def _all_rows(job: RunState) -> list[int]:
-    return [i for rows in spot_rows(job.scenario) for i in rows]
+def _all_rows(scenario: Scenario) -> list[int]:
+    return [i for rows in spot_rows(scenario) for i in rows]
 
 
 def spot_seconds(job: RunState) -> tuple[float, float]:
     """Instance-seconds paid for on spot machines since the start of the run, of both pools."""
-    fleet = job.scenario.fleet
-    if not (fleet.on_spot or fleet.seconds_on_spot):  # asked for at every step of every run, and most have none
+    if not job.scenario.fleet.all_on_spot:  # asked for at every step of every run, and most have none
         return 0.0, 0.0
     first, second = (_paid_s(job, slice(rows.start, rows.stop)) if rows else 0.0 for rows in spot_rows(job.scenario))
     return first, second
@@ -76,9 +76,8 @@ def _paid_s(job: RunState, rows: slice) -> float:
 def spot_metrics(records: Records, window: StepWindow) -> dict[str, float]:
     """serving: the part of the time in which a spot instance serves. reclaims_per_h: machines lost in an hour.
     worst_hour: mean step of the slowest steps in a row that fill an hour / mean step."""
-    fleet, lost = records.scenario.fleet, records.failures
-    count = fleet.on_spot + fleet.seconds_on_spot
-    lost = lost[np.isin(lost["instance"], [*spot_rows(records.scenario)[0], *spot_rows(records.scenario)[1]])]
+    count, lost = records.scenario.fleet.all_on_spot, records.failures
+    lost = lost[np.isin(lost["instance"], _all_rows(records.scenario))]
     inside = np.clip(lost["up_s"], window.start_s, window.end_s) - np.clip(lost["down_s"], window.start_s, window.end_s)
     began = np.count_nonzero((lost["down_s"] > window.start_s) & (lost["down_s"] <= window.end_s))
     step_s = window.steps["end_s"] - window.steps["start_s"]

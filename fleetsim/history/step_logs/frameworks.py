@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from fleetsim.history.history import Floats
-from fleetsim.history.text import tables_of
+from fleetsim.records import tables_of
 
 SYNC, ASYNC = "synchronous", "asynchronous"
 _ALL_WAIT = (
