@@ -103,6 +103,7 @@ class Job(BaseJob):
         *,
         schedule: str | Sequence[str] = (),
         resize: bool = False,
+        rule: str | None = None,
         backtest: float | None = None,
         tell: Tell | None = None,
         **options: Unpack[Options],
@@ -110,6 +111,7 @@ class Job(BaseJob):
         """The whole run, to its last step (`steps`): `fleetsim forecast`.
 
         schedule: what changes, `len=0:1500,500:4000` each or a CSV file. resize: which counts from which step on.
+        rule: what a controller that follows it would do instead, `up_after=1,cool_down=0`; None = as `watch` does.
         backtest: with `run`, the share of its log's steps from which its rest is forecast. Raises as `simulate`.
         """
         from fleetsim.forecast.ask import Forecast, forecast
@@ -117,7 +119,7 @@ class Job(BaseJob):
         texts = [schedule] if isinstance(schedule, str) else list(schedule)
         steps = options.pop("steps", None)
         job = self.with_(None, **options)
-        asked = Forecast(job=job, steps=steps, schedule=texts, resize=resize, backtest=backtest)
+        asked = Forecast(job=job, steps=steps, schedule=texts, resize=resize, rule=rule, backtest=backtest)
         return forecast(asked, told(tell))
 
     @keywords()

@@ -55,9 +55,19 @@ class Forecast:
         ),
     ] = None
     resize: Annotated[bool, Option("Which counts from which step on.", SIMULATED, after="schedule")] = False
+    rule: Annotated[
+        str | None,
+        Option(
+            "With --resize, the rule that is followed: up_after, down_after, down_share, cool_down, every, window (as "
+            "watch has them).",
+            SIMULATED,
+            metavar="NAME=NUMBER,...",
+            after="resize",
+        ),
+    ] = None
     backtest: Annotated[
         float | None,
-        Option("With --run LOG: the rest of that run from this share of it, e.g. 0.2.", SIMULATED, after="resize"),
+        Option("With --run LOG: the rest of that run from this share of it, e.g. 0.2.", SIMULATED, after="rule"),
     ] = None
 
     def ready(self) -> Self:
@@ -68,9 +78,13 @@ class Forecast:
 
     def checked(self) -> tuple[Job, int, Schedule]:
         """The job, its steps, and what changes. Raises InputError, OutsideError for a CSV that cannot be read."""
+        from fleetsim.forecast.rule_course import rule_of
         from fleetsim.forecast.schedule import schedule_of
 
         job = ready(self.job)
+        if self.rule is not None and not self.resize:
+            raise InputError([Problem(flag("rule"), self.rule, "resizes the fleet", f"say {flag('resize')}, too")])
+        rule_of(self.rule)
         if self.backtest is not None and not 0 < self.backtest < 1:
             rule = "must be between 0 and 1: a share of the log's steps"
             raise InputError([Problem(flag("backtest"), self.backtest, rule, "for example 0.2")])
@@ -125,6 +139,7 @@ def forecast(asked: Forecast, watch: Watch = SILENT) -> ForecastResult:
     from fleetsim.forecast.backtest import backtest_of, trend_of
     from fleetsim.forecast.recovery import interval_of, recovery_of
     from fleetsim.forecast.resizing_plan import resize_plan
+    from fleetsim.forecast.rule_course import rule_of
     from fleetsim.forecast.totals import totals_of
     from fleetsim.job.caveats import range_warnings
     from fleetsim.job.engine_source import engine_source
@@ -152,7 +167,7 @@ def forecast(asked: Forecast, watch: Watch = SILENT) -> ForecastResult:
     return ForecastResult(
         job, job.scenario, schedule, course, totals_of(course, ranges, interval), ranges, source,
         (*warnings, *range_warnings(source)), interval,
-        resize_plan(course, measure, watch) if asked.resize else None,
+        resize_plan(course, measure, watch, rule_of(asked.rule)) if asked.resize else None,
         None if asked.backtest is None
         else backtest_of(job, asked.backtest, partial(_course, measure=measure, watch=watch)),
     )  # fmt: skip

@@ -21,7 +21,8 @@ from fleetsim.tell.facts import Fact, Facts, explained, facts
 if TYPE_CHECKING:
     from fleetsim.forecast.course import RunCourse
     from fleetsim.forecast.recovery import SaveInterval
-    from fleetsim.forecast.resizing_plan import FleetTotal, ResizePlan
+    from fleetsim.forecast.resizing_plan import ResizePlan
+    from fleetsim.forecast.rule_course import FleetTotal
     from fleetsim.forecast.totals import WholeRun
 
 _HOUR_S = 3600.0
@@ -185,6 +186,28 @@ def _resize_facts(plan: ResizePlan | None) -> Iterator[Fact]:
         value=usd,
         unit="money",
     )
+    yield _rule_fact(plan)
+
+
+def _rule_fact(plan: ResizePlan) -> Fact:
+    """What a rule would do that does not know the run beforehand."""
+    run, last = plan.by_rule, plan.by_rule.counts[-1][1]
+    saved = plan.fixed.seconds - run.seconds, plan.fixed.usd - run.usd
+    longest = plan.longest_start_s
+    if longest is None:
+        pays = ""
+    elif longest == 0.0:
+        pays = "; it never pays"
+    else:
+        within = "" if math.isinf(longest) else f" within {units.seconds(longest)}"
+        pays = f"; it pays where an instance starts{within or ', however long that takes'}"
+    return Fact(
+        "rule",
+        f"resizes {len(run.counts) - 1:,} times, to {last:,} in the end: {_saves(*saved)} against the best that never "
+        f"changes; hindsight is worth {units.money(plan.regret)} more{pays}",
+        value=plan.regret,
+        unit="money",
+    )
 
 
 def _against(plan: ResizePlan) -> str:
@@ -278,7 +301,8 @@ def _counts(plan: ResizePlan) -> Table:
         moves = ", ".join(f"{n:,}" if not step else f"{n:,} from {step:,}" for step, n in of.counts)
         return name, units.seconds(of.seconds), units.money(of.usd), moves
 
-    rows = (row("as it is", plan.as_is), row("best fixed", plan.fixed), row("resized", plan.plan))
+    rows = (row("as it is", plan.as_is), row("best fixed", plan.fixed), row("resized", plan.plan),
+            row("by the rule", plan.by_rule))  # fmt: skip
     note = (
         f"Short runs. A second is worth {units.money(plan.usd_per_s)} (targets.worth at the best fixed count); new "
         f"instances are paid for {units.seconds(plan.resize_s)} before they serve (fleet.failures.restart_s)."

@@ -12,6 +12,7 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.forecast.course import CoursePoint, RunCourse
+from fleetsim.forecast.rule_course import FleetTotal, ScalingRule, longest_start, walked
 from fleetsim.job.trainer_scaling import can_be
 from fleetsim.job.trials import Measure, looked, unit_of, with_instances
 from fleetsim.search.objective import usd_per_h
@@ -24,33 +25,43 @@ _FARTHEST, _MOST = 3.0, 12
 _STUCK = 1e3
 
 
-class FleetTotal(Struct, frozen=True):
-    """A run with such counts: (from step, instances) in order; seconds and US dollars of all of it, resizes too."""
-
-    counts: tuple[tuple[int, int], ...]
-    seconds: float
-    usd: float
-
-
 class ResizePlan(Struct, frozen=True):
     """plan: counts that change. fixed: the best one that does not. as_is: the job's own. usd_per_s: what a second of
     the run is worth, by targets.worth at the best fixed count. resize_s: that new instances are paid before they
-    serve."""
+    serve. by_rule: the job's own count, moved by a rule that knows the past alone. longest_start_s: with which that
+    rule is no dearer than the best fixed count (`longest_start`)."""
 
     plan: FleetTotal
     fixed: FleetTotal
     as_is: FleetTotal
     usd_per_s: float
     resize_s: float
+    by_rule: FleetTotal
+    longest_start_s: float | None
 
     @property
     def saved(self) -> tuple[float, float]:
         """Seconds and US dollars that the plan saves against the best fixed count."""
         return self.fixed.seconds - self.plan.seconds, self.fixed.usd - self.plan.usd
 
+    def worth(self, of: FleetTotal) -> float:
+        """US dollars of a run, its seconds at what one is worth."""
+        return of.usd + self.usd_per_s * of.seconds
 
-def resize_plan(course: RunCourse, measure: Measure, tell: Callable[[str], None] = lambda text: None) -> ResizePlan:
-    """The plan of a run whose course is known. Short runs of every count at every point; lines between the points.
+    @property
+    def regret(self) -> float:
+        """What the rule costs more than the plan, which knew the run beforehand; US dollars, seconds at their worth."""
+        return self.worth(self.by_rule) - self.worth(self.plan)
+
+
+def resize_plan(
+    course: RunCourse,
+    measure: Measure,
+    tell: Callable[[str], None] = lambda text: None,
+    rule: ScalingRule | None = None,
+) -> ResizePlan:
+    """The plan of a run whose course is known, and what a rule would do, None: that of `watch`. Short runs of every
+    count at every point; lines between the points.
 
     The counts' own schedule is left out: this says what it should be.
     """
@@ -70,12 +81,23 @@ def resize_plan(course: RunCourse, measure: Measure, tell: Callable[[str], None]
         best = int(np.argmin(score.sum(axis=1)))
     started = resize_s * float(np.mean(np.diff(usd_s))) if len(counts) > 1 else 0.0
     chosen = _cheapest_way(score, started)
+
+    def by_rule(start_s: float) -> FleetTotal:
+        return walked(rule or ScalingRule(), counts, own, step_s, score, usd_s, start_s)
+
+    def worth(start_s: float) -> float:
+        run = by_rule(start_s)
+        return run.usd + per_s * run.seconds
+
+    fixed = _total(course, counts, np.full(course.steps, best), step_s, usd, resize_s, usd_s)
     return ResizePlan(
         _total(course, counts, chosen, step_s, usd, resize_s, usd_s),
-        _total(course, counts, np.full(course.steps, best), step_s, usd, resize_s, usd_s),
+        fixed,
         _total(course, counts, np.full(course.steps, own), step_s, usd, resize_s, usd_s),
         per_s,
         resize_s,
+        by_rule(resize_s),
+        longest_start(worth, fixed.usd + per_s * fixed.seconds, course.steps),
     )
 
 

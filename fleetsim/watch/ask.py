@@ -138,9 +138,10 @@ def watcher(asked: FleetWatch, clock: WatchClock, tell: Callable[[str], None]) -
     """
     from fleetsim.history.prometheus import Prometheus
     from fleetsim.history.selection import parse_map
+    from fleetsim.policies.scaling import Damping
     from fleetsim.replay.change.plan import load_plan
     from fleetsim.watch.evaluation import Looker
-    from fleetsim.watch.watch import Damping, WatchLoop
+    from fleetsim.watch.watch import WatchLoop
 
     if asked.prometheus is None or asked.log is not None:
         rule = "a watch follows a fleet or a log, one of the two"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,9 +29,29 @@ def script() -> dict[str, Any]:
         sys.path.remove(str(CALIBRATION))
 
 
+def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of a document by its path, but the seal, which follows from the others."""
+    if isinstance(tree, dict | list):
+        for name, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
+            yield from _leaves(value, f"{path}.{name}")
+    elif path != ".seal":
+        yield path, tree
+
+
 def test_what_ships_is_what_the_script_makes() -> None:
+    """But for the last digits of a number, in which processors differ."""
     there = {path.stem: path.read_text(encoding="utf-8") for path in (CALIBRATION / "profiles").glob("*.json")}
-    assert there == script()["profiles"]()
+    made = script()["profiles"]()
+    assert there.keys() == made.keys()
+    for name, written in there.items():
+        ships, new = (dict(_leaves(json.loads(text))) for text in (written, made[name]))
+        figures = {path for path, value in ships.items() if isinstance(value, float)}
+        assert {path: ships[path] for path in figures} == pytest.approx(
+            {path: new[path] for path in figures}, rel=1e-12
+        )
+        assert {path: ships[path] for path in ships.keys() - figures} == {
+            path: new[path] for path in new.keys() - figures
+        }
 
 
 def test_all_are_listed_with_source_date_and_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

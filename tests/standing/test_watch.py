@@ -12,9 +12,10 @@ import pytest
 
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.history.prometheus import Prometheus
+from fleetsim.policies.scaling import Damping
 from fleetsim.records import replace
 from fleetsim.watch.evaluation import Looker, of_now
-from fleetsim.watch.watch import Damping, Look, Status, WallClock, WatchLoop
+from fleetsim.watch.watch import Look, Status, WallClock, WatchLoop
 from tests.history.fake_prometheus import Series, serving
 
 OPTIONS: dict[str, Any] = {"every_s": 60.0, "damping": Damping(up_after=2, down_after=4, cool_down_s=0.0)}

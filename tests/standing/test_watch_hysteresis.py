@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.errors import InputError
-from fleetsim.watch.watch import Damping, Held, damped
+from fleetsim.policies.scaling import Damping, Held, damped
 
 RULE = Damping(up_after=3, down_after=6, down_share=0.05, cool_down_s=300.0)
 EVERY = 60.0
