@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -45,6 +46,15 @@ class Pack:
         list[str] | None,
         Option("A step of this job is longer by at most so much. Repeatable.", _RULES, metavar="JOB:PERCENT"),
     ] = None
+    priority: Annotated[
+        list[str] | None,
+        Option(
+            "Class of this job, 0 if not said: the higher one goes first on shared GPUs, and rollouts of a lower one "
+            "give way. Repeatable.",
+            _RULES,
+            metavar="JOB:CLASS",
+        ),
+    ] = None
     seed: Annotated[int | None, Option("Random seed of all jobs.", RUN)] = None
     made: tuple[Any, ...] = ()
 
@@ -63,6 +73,7 @@ class Pack:
             raise InputError(problems)
         asked = replace(self, made=_named(jobs, self.jobs))
         asked.protected()
+        asked.classes()
         return asked
 
     def _wrong(self) -> list[Problem]:
@@ -75,19 +86,32 @@ class Pack:
 
     def protected(self) -> Mapping[int, float]:
         """Number of a job -> the largest slow-down that it may have. Raises InputError for what names none."""
+        rule = "must read JOB:PERCENT, the name of a job and per cent by which its step may be longer"
+        found = self._of_jobs("protect", self.protect, rule, "10", lambda x: 0 <= x <= 1e6)
+        return {job: 1.0 + percent / 100.0 for job, percent in found.items()}
+
+    def classes(self) -> Mapping[int, int]:
+        """Number of a job -> its class. Raises InputError for what names none."""
+        rule = "must read JOB:CLASS, the name of a job and a whole number"
+        found = self._of_jobs("priority", self.priority, rule, "1", lambda x: x == int(x) and abs(x) <= 1e9)
+        return {job: int(x) for job, x in found.items()}
+
+    def _of_jobs(
+        self, name: str, texts: Sequence[str] | None, rule: str, example: str, may_be: Callable[[float], bool]
+    ) -> dict[int, float]:
+        """Number of a job -> the number that is said of it."""
         names = [job.scenario.name for job in self.made]
         found, problems = {}, []
-        for text in self.protect or ():
-            name, _, percent = text.rpartition(":")
+        for text in texts or ():
+            job, _, number = text.rpartition(":")
             try:
-                most = float(percent)
+                value = float(number)
             except ValueError:
-                most = -1.0
-            if name not in names or not 0 <= most <= 1e6:
-                rule = "must read JOB:PERCENT, the name of a job and per cent by which its step may be longer"
-                problems.append(Problem(flag("protect"), text, rule, f"for example {names[0]}:10"))
+                value = math.nan
+            if job not in names or not math.isfinite(value) or not may_be(value):
+                problems.append(Problem(flag(name), text, rule, f"for example {names[0]}:{example}"))
             else:
-                found[names.index(name)] = 1.0 + most / 100.0
+                found[names.index(job)] = value
         if problems:
             raise InputError(problems)
         return found
@@ -158,9 +182,9 @@ def pack(asked: Pack, watch: Watch = SILENT) -> PackResult:
     from fleetsim.pack.ways import Pool, chosen
 
     asked = asked.ready()
-    protect = asked.protected()
+    protect, classes = asked.protected(), asked.classes()
     watch.loaded()
-    pool = Pool(asked.made, asked.gpus, asked.switch_s, remembered(simulated), watch)
+    pool = Pool(asked.made, asked.gpus, asked.switch_s, classes, remembered(simulated), watch)
     alone = tuple(pool.alone_s(i) for i in range(len(asked.made)))
     ways = pool.ways()
     if not ways:
@@ -174,5 +198,5 @@ def pack(asked: Pack, watch: Watch = SILENT) -> PackResult:
     notes = tuple(f"{job.scenario.name}: {note}" for job in asked.made for note in job.notes)
     return PackResult(
         asked.made, asked.gpus, ordered, chosen(ordered, protect, by), alone, asked.fair, protect,
-        tuple(map(pool.switch_s_of, pool.scenarios)), notes,
+        tuple(map(pool.switch_s_of, pool.scenarios)), classes, notes,
     )  # fmt: skip

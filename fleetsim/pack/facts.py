@@ -51,6 +51,7 @@ def pack_facts(result: Packing) -> Facts:
             f"{job.scenario.name} {units.seconds(s)}" for job, s in zip(result.jobs, result.alone_s, strict=True)])),
         explained("simulated", "Apart each job is simulated as by `fleetsim split`. On shared GPUs each is simulated "
                                "batch by batch on as many GPUs, and its phases take turns with those of the others"),
+        explained("classes", _classes(result)),
         explained("left_out", "Not simulated: adapters of several jobs on the same engines, at the same time"),
     )  # fmt: skip
 
@@ -69,6 +70,18 @@ def _job(way: Way, share: JobShare) -> str:
     return (
         f"a step of {units.seconds(share.step_s)}, {share.slower:.2f} times as long as alone, for "
         f"{units.money(share.usd)}; {where}"
+    )
+
+
+def _classes(result: Packing) -> str:
+    """What a job of a higher class may do."""
+    if not any(result.classes.values()):
+        return ""
+    ranked = sorted(range(len(result.jobs)), key=lambda job: -result.classes.get(job, 0))
+    names = ", ".join(_name(result, job) for job in ranked)
+    return (
+        f"On shared GPUs goes first, of those that ask: {names}. A rollout of a lower class gives way at once "
+        "and goes on later; training is never interrupted; a way in which a class would get no turn is left out"
     )
 
 
@@ -133,6 +146,7 @@ def pack_document(result: Packing) -> dict[str, Any]:
         "gpus": result.gpus,
         "rule": "least worst slow-down" if result.fair else "least mean slow-down",
         "protected": {_name(result, i): most for i, most in result.protected.items()},
+        "classes": {_name(result, i): rank for i, rank in result.classes.items()},
         "best": None if best is None else _way(best),
         "ways": [_way(way) for way in result.ways],
         "advice": advice,

@@ -43,24 +43,29 @@ if TYPE_CHECKING:
 #     A job is a sequence of phases, and a phase needs one pool, alone, for so many seconds: a batch is generated on the
 #     rollout GPUs, then trained on the trainer's, then the next one is generated (nothing of a job overlaps itself, so
 #     it is on-policy). A pool that goes from one job to another takes seconds to switch: weights and states off, others
-#     on. Who asked first is served first. Nothing else is simulated here: the seconds of a phase are those of runs of
-#     the job by itself on as many GPUs, whose engines the phases of other jobs cannot slow down, for they have the GPUs
-#     at other times.
+#     on. Who is of the highest class is served first, and of one class who asked first. Generation gives way to a
+#     higher class at once and goes on later where it was; training does not, for its state is not given up half-way.
+#     All GPUs of a pool change hands together, as a gang scheduler does it. Nothing else is simulated here: the seconds
+#     of a phase are those of runs of the job by itself on as many GPUs, whose engines the phases of other jobs cannot
+#     slow down, for they have the GPUs at other times.
 #
 #     Of a rotation whose jobs and pools take constant seconds the long run is known: a round lasts as long as the
 #     busiest pool, or as the longest job, whichever is more (tests/pack/test_pack.py).
 
 # Rounds of a rotation, and of them those in which it falls into step.
 ROUNDS, SETTLING = 120, 20
+# A job makes so many steps for one of another at most: the other one gets no turn then.
+_STARVED = 50
 
 
 class PoolPhase(Struct, frozen=True):
     """pool: its name. seconds: of each step, shape (steps,), which come again after the last. switch_s: seconds to
-    bring the job onto the pool's GPUs after another one."""
+    bring the job onto the pool's GPUs after another one. gives_way: to a job of a higher class, at any time."""
 
     pool: str
     seconds: NDArray[np.float64]
     switch_s: float
+    gives_way: bool = False
 
 
 class PoolTurn(Struct, frozen=True):
@@ -102,35 +107,58 @@ class Timetable(Struct, frozen=True):
         return self.span_s[1] - self.span_s[0]
 
 
-def rotate(jobs: Sequence[Sequence[PoolPhase]], rounds: int = ROUNDS, settling: int = SETTLING) -> Timetable:
+def rotate(
+    jobs: Sequence[Sequence[PoolPhase]],
+    rounds: int = ROUNDS,
+    settling: int = SETTLING,
+    classes: Mapping[int, int] | None = None,
+) -> Timetable:
     """Runs the jobs until each has made so many steps; what comes before the slowest one's `settling`-th is not
-    counted."""
-    env = simpy.Environment()
-    pools = {phase.pool: simpy.Resource(env) for phases in jobs for phase in phases}
+    counted. classes: number of a job -> its class, 0 where it has none; the higher one goes first. Raises StuckError
+    where a job of a lower class gets no turn."""
+    env, rank = simpy.Environment(), classes or {}
+    pools = {phase.pool: simpy.PreemptiveResource(env) for phases in jobs for phase in phases}
     rows: list[PoolTurn] = []
     ends: list[list[float]] = [[] for _ in jobs]
     owners: dict[str, int] = {}
     done = env.event()
 
+    def held(job: int, phase: PoolPhase, left: float) -> Generator[simpy.Event, Any, float]:
+        """One turn at a pool; returns the seconds of work that are left, where the turn was taken away."""
+        with pools[phase.pool].request(-rank.get(job, 0), preempt=phase.gives_way) as turn:
+            yield turn
+            switch = phase.switch_s if owners.get(phase.pool, job) != job else 0.0
+            owners[phase.pool] = job
+            began, at = env.now, len(rows)
+            ready = began + switch
+            rows.append(PoolTurn(job, phase.pool, began, ready, True))
+            rows.append(PoolTurn(job, phase.pool, ready, ready + left, False))
+            try:
+                yield env.timeout(switch + left)
+            except simpy.Interrupt:
+                rows[at] = PoolTurn(job, phase.pool, began, min(ready, env.now), True)
+                rows[at + 1] = PoolTurn(job, phase.pool, min(ready, env.now), env.now, False)
+                return left - max(0.0, env.now - ready)
+        return 0.0
+
     def work(job: int, phases: Sequence[PoolPhase]) -> Generator[simpy.Event, Any, None]:
         while not done.triggered:
             for phase in phases:
-                with pools[phase.pool].request() as turn:
-                    yield turn
-                    seconds = float(phase.seconds[len(ends[job]) % len(phase.seconds)])
-                    switch = phase.switch_s if owners.get(phase.pool, job) != job else 0.0
-                    owners[phase.pool] = job
-                    ready = env.now + switch
-                    rows.append(PoolTurn(job, phase.pool, env.now, ready, True))
-                    rows.append(PoolTurn(job, phase.pool, ready, ready + seconds, False))
-                    yield env.timeout(switch + seconds)
+                left = float(phase.seconds[len(ends[job]) % len(phase.seconds)])
+                again = True
+                while again:
+                    left = yield from held(job, phase, left)
+                    again = left > 0.0
             ends[job].append(env.now)
-            if min(map(len, ends)) >= rounds and not done.triggered:
+            enough = min(map(len, ends)) >= rounds or len(ends[job]) >= _STARVED * rounds
+            if enough and not done.triggered:
                 done.succeed()
 
     for job, phases in enumerate(jobs):
         env.process(work(job, phases))
     env.run(until=done)
+    if min(map(len, ends)) < rounds:
+        raise StuckError("a job of a lower class gets no turn at the GPUs; give it a higher one, or its own", [])
     begins = max(times[settling - 1] for times in ends)
     return Timetable(tuple(rows), tuple(map(tuple, ends)), (begins, env.now))
 
@@ -186,6 +214,7 @@ class Pool:
     jobs: tuple[Job, ...]
     gpus: int
     switch_s: float | None
+    classes: Mapping[int, int]
     measure: Measure
     tell: Tell
     _alone: dict[tuple[int, int], Outcome | InputError | StuckError] = field(default_factory=dict)
@@ -252,10 +281,10 @@ class Pool:
         for rollout in range(self.unit, self.gpus, self.unit):
             try:
                 cycles = [self._cycle(job, rollout) for job in range(len(self.jobs))]
+                sizes = {ROLLOUT: rollout, TRAINER: self.gpus - rollout}
+                yield self._rotation("by_phase", f"{rollout:,} + {self.gpus - rollout:,}", cycles, sizes)
             except (InputError, StuckError):
                 continue
-            sizes = {ROLLOUT: rollout, TRAINER: self.gpus - rollout}
-            yield self._rotation("by_phase", f"{rollout:,} + {self.gpus - rollout:,}", cycles, sizes)
 
     def _cycle(self, job: int, rollout: int) -> tuple[PoolPhase, ...]:
         """Generation and training of one job on shared pools, as its own run on them has it."""
@@ -268,7 +297,7 @@ class Pool:
         switch = self.switch_s_of(scenario)
         generated = steps["wait_s"]
         trained = steps["end_s"] - steps["start_s"] - generated
-        return PoolPhase(ROLLOUT, generated, switch), PoolPhase(TRAINER, trained, switch)
+        return PoolPhase(ROLLOUT, generated, switch, gives_way=True), PoolPhase(TRAINER, trained, switch)
 
     def _in_turn(self) -> Iterator[Way]:
         cycles = []
@@ -279,7 +308,10 @@ class Pool:
                 return
             whole = steps["end_s"] - steps["start_s"]
             cycles.append((PoolPhase("all", whole, self.switch_s_of(scenario)),))
-        yield self._rotation("in_turn", "all GPUs, a step each", cycles, {"all": self.gpus})
+        try:
+            yield self._rotation("in_turn", "all GPUs, a step each", cycles, {"all": self.gpus})
+        except StuckError:
+            return
 
     def switch_s_of(self, scenario: Scenario) -> float:
         """Seconds until GPUs that another job had serve this one."""
@@ -289,7 +321,7 @@ class Pool:
 
     def _rotation(self, kind: Kind, label: str, cycles: Sequence[Sequence[PoolPhase]], sizes: Mapping[str, int]) -> Way:
         """GPUs cost what the first job's do, and a job pays for what it holds, for its workers and judges always."""
-        table, price = rotate(cycles), prices_of(self.scenarios[0])
+        table, price = rotate(cycles, classes=self.classes), prices_of(self.scenarios[0])
         each = {TRAINER: price.trainer}
         paid = {pool: n * each.get(pool, price.rollout) for pool, n in sizes.items()}
         held = [sum(usd * table.seconds(pool, job) for pool, usd in paid.items()) for job in range(len(cycles))]
@@ -334,7 +366,7 @@ class Packing:
     jobs: with their names. ways: all that run, the best first. best: the first that keeps what is protected; None where
     none does. alone_s: of each job, seconds of a step with all GPUs to itself. fair: whether the worst slow-down was
     made least, else the mean one. protected: number of a job -> the largest slow-down that it may have. switch_s: of
-    each job, seconds until GPUs that another one had serve it.
+    each job, seconds until GPUs that another one had serve it. classes: number of a job -> its class.
     """
 
     jobs: tuple[Job, ...]
@@ -345,4 +377,5 @@ class Packing:
     fair: bool
     protected: Mapping[int, float]
     switch_s: tuple[float, ...]
+    classes: Mapping[int, int]
     warnings: tuple[str, ...]

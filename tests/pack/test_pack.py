@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fleetsim as fs
-from fleetsim.errors import InputError
-from fleetsim.pack.ways import PoolPhase, Timetable, rotate
+from fleetsim.errors import InputError, StuckError
+from fleetsim.pack.ways import PoolPhase, PoolTurn, Timetable, rotate
+from fleetsim.records import replace
 from tests.once import once
 
 SECONDS = st.floats(0.5, 100.0)
@@ -46,6 +47,84 @@ def test_two_jobs_by_hand() -> None:
     assert table.seconds("rollout", switches=False) / table.whole_s == pytest.approx(16 / 18)
     assert table.seconds("rollout") == pytest.approx(table.whole_s)
     assert table.seconds("trainer", job=0, switches=False) / table.whole_s == pytest.approx(4 / 18)
+
+
+def _classed(*jobs: tuple[float, float], switch_s: float = 0.0) -> list[tuple[PoolPhase, PoolPhase]]:
+    """Jobs that generate and train for so many seconds; generation gives way."""
+    return [
+        (replace(_phase("rollout", g, switch_s=switch_s), gives_way=True), _phase("trainer", t, switch_s=switch_s))
+        for g, t in jobs
+    ]
+
+
+def test_a_higher_class_takes_the_rollout_gpus_at_once_and_training_is_let_finish() -> None:
+    """a generates 10 s and trains 4, b generates 30 and trains 8. By hand, a first: a 0-10, trains 10-14; b from 10
+    to 14, gives way, has 26 left. a 14-24, trains 24-28; b 24-28, 22 left; and so on: 4 s of b in each round of 14,
+    the last 2 from 108 to 110. Then a trains until 112, b after it until 120, and a, which generates 112-122, waits for
+    nobody."""
+    table = rotate(_classed((10.0, 4.0), (30.0, 8.0)), rounds=3, settling=1, classes={0: 1})
+    assert table.ends[0][:9] == tuple(14.0 * k for k in range(1, 10))
+    assert table.ends[1][0] == 120.0
+    # Without classes b is not interrupted: a waits for its turn.
+    assert rotate(_classed((10.0, 4.0), (30.0, 8.0)), rounds=3, settling=1).ends[0][1] > 28.0
+
+
+def test_a_switch_is_paid_for_again_after_every_interruption() -> None:
+    """A switch takes 1 s, so of the 4 s in which a trains b works 3, and is cut off when a comes back."""
+    table = rotate(_classed((10.0, 4.0), (30.0, 8.0), switch_s=1.0), rounds=2, settling=1, classes={0: 1})
+    assert [row for row in table.rows if row.pool == "rollout"][:4] == [
+        PoolTurn(0, "rollout", 0.0, 0.0, True),
+        PoolTurn(0, "rollout", 0.0, 10.0, False),
+        PoolTurn(1, "rollout", 10.0, 11.0, True),
+        PoolTurn(1, "rollout", 11.0, 14.0, False),
+    ]
+
+
+@given(st.lists(st.tuples(SECONDS, SECONDS), min_size=2, max_size=3), st.floats(0.0, 5.0))
+def test_the_highest_class_waits_for_training_alone(jobs: list[tuple[float, float]], switch_s: float) -> None:
+    """Its step is its own seconds, two switches, and one training step of another job at the most; work that is
+    interrupted is neither lost nor done twice; and no pool is in use for more than the time there is."""
+    try:
+        table = rotate(_classed(*jobs, switch_s=switch_s), rounds=30, settling=5, classes={0: 2, 1: 1})
+    except StuckError:
+        return  # a lower class never has a turn: said, and no way
+    (g, t), others = jobs[0], jobs[1:]
+    assert g + t <= table.step_s(0) * (1 + 1e-9)
+    assert table.step_s(0) <= g + t + 2 * switch_s + max(train + switch_s for _, train in others) + 1e-6
+    for job, (generates, _) in enumerate(jobs):
+        worked = sum(
+            r.ended_s - r.began_s for r in table.rows if (r.job, r.pool, r.switches) == (job, "rollout", False)
+        )
+        made = len(table.ends[job])
+        assert made * generates - 1e-6 <= worked <= (made + 1) * generates + 1e-6
+    for pool in ("rollout", "trainer"):
+        assert table.seconds(pool) <= table.whole_s * (1.0 + 1e-9)
+
+
+def test_a_class_that_never_gets_a_turn_is_told() -> None:
+    """The rollout GPUs are back before the other job has switched to them."""
+    with pytest.raises(StuckError, match="gets no turn"):
+        rotate(_classed((10.0, 1.0), (5.0, 5.0), switch_s=4.0), classes={0: 1})
+
+
+def test_classes_shorten_the_steps_of_the_higher_one_on_shared_gpus() -> None:
+    a = fs.load(batch=128, len=800, max_len=2048, trainer_step_s=20, trainer_gpus=2, sync_pause_s=1)
+    jobs = [a.with_({"name": "first"}), a.with_(batch=64).with_({"name": "second"})]
+    plain, classed = (fs.pack(jobs, gpus=8, switch_s=2.0, priority=of) for of in (None, {"first": 1}))
+
+    def step(result: fs.PackResult, label: str) -> float:
+        return next(w for w in result.ways if (w.kind, w.label) == ("by_phase", label)).shares[0].step_s
+
+    both = {w.label for w in plain.ways if w.kind == "by_phase"} & {
+        w.label for w in classed.ways if w.kind == "by_phase"
+    }
+    assert both
+    assert all(step(classed, label) <= step(plain, label) * (1 + 1e-9) for label in both)
+    assert any(step(classed, label) < 0.99 * step(plain, label) for label in both)
+    assert classed.to_dict()["classes"] == {"first": 1}
+    assert "goes first" in str(classed.to_dict()["facts"])
+    with pytest.raises(InputError, match="must read JOB:CLASS"):
+        fs.pack(jobs, gpus=8, priority={"third": 1})
 
 
 def test_a_job_beside_one_that_needs_nothing_is_alone() -> None:
