@@ -1,6 +1,6 @@
 """The examples of README and of docs/, executed as a reader sees them: every block, in order, in an empty folder.
 
-    python docs/check_examples.py                     a twelfth, by the day; exit 1 where one shows something else
+    python docs/check_examples.py                     a fifteenth, by the day; exit 1 where one shows something else
     python docs/check_examples.py --all               all of them
     python docs/check_examples.py --write             put what was printed into all pages
     python docs/check_examples.py docs/tutorial.md    these pages only
@@ -421,7 +421,7 @@ def main() -> int:
     """Runs the pages, one after the other; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pages", nargs="*", type=Path)
-    parser.add_argument("--all", action="store_true", help="all pages, not a twelfth of them")
+    parser.add_argument("--all", action="store_true", help="all pages, not a fifteenth of them")
     parser.add_argument("--write", action="store_true", help="put what was printed into the pages")
     arguments = parser.parse_args()
     part = ALL if arguments.all or arguments.write else part_of_the_day()

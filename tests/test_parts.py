@@ -1,4 +1,4 @@
-"""A twelfth of the instances of a check, another each day: together all of them; and what is simulated once."""
+"""A fifteenth of the instances of a check, another each day: together all of them; and what is simulated once."""
 
 from __future__ import annotations
 
