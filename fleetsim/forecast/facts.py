@@ -194,13 +194,8 @@ def _rule_fact(plan: ResizePlan) -> Fact:
     run, last = plan.by_rule, plan.by_rule.counts[-1][1]
     saved = plan.fixed.seconds - run.seconds, plan.fixed.usd - run.usd
     longest = plan.longest_start_s
-    if longest is None:
-        pays = ""
-    elif longest == 0.0:
-        pays = "; it never pays"
-    else:
-        within = "" if math.isinf(longest) else f" within {units.seconds(longest)}"
-        pays = f"; it pays where an instance starts{within or ', however long that takes'}"
+    pays = f"; it pays where an instance starts within {units.seconds(longest)}" if longest else ""
+    pays = "; it never pays" if longest == 0.0 else pays
     return Fact(
         "rule",
         f"resizes {len(run.counts) - 1:,} times, to {last:,} in the end: {_saves(*saved)} against the best that never "

@@ -117,8 +117,8 @@ def walked(
 
 
 def longest_start(run_with: Callable[[float], float], fixed: float, steps: int) -> float | None:
-    """The longest start of an instance, seconds, with which a rule is no dearer than the best fixed count; 0 where it
-    never pays, infinite where it pays with any that was tried, None for a run too long to try.
+    """The longest start of an instance that was tried, seconds, with which a rule is no dearer than the best fixed
+    count; 0 where it never pays, None for a run too long to try.
 
     run_with: what counts of a run whose instances start in so many seconds. fixed: the same of the fixed count.
     """
@@ -132,7 +132,7 @@ def longest_start(run_with: Callable[[float], float], fixed: float, steps: int) 
             break
         pays, costs = costs, 2.0 * costs
     else:
-        return math.inf
+        return pays
     for _ in range(_HALVED):
         middle = (pays + costs) / 2.0
         pays, costs = (middle, costs) if run_with(middle) <= fixed else (pays, middle)

@@ -89,8 +89,8 @@ class Schedule(Struct, frozen=True):
                 continue
             if what.smooth:
                 last = shown[-1] if len(points) == len(shown) else (steps - 1, self.at(steps - 1)[name])
-                text = f"{shown[0][1]:,.6g} to {last[1]:,.6g} by step {last[0]:,}" if len(shown) > 1 else ""
-                said.append(f"{what.words} {text or f'{shown[0][1]:,.6g}'}")
+                to = f" to {last[1]:,.6g} by step {last[0]:,}" if last[0] > shown[0][0] else ""
+                said.append(f"{what.words} {shown[0][1]:,.6g}{to}")
             else:
                 parts = [f"{value:,.6g}{f' from step {at:,}' if at else ''}" for at, value in shown]
                 said.append(f"{what.words} {', '.join(parts)}")

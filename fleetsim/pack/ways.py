@@ -126,7 +126,10 @@ def rotate(
     def held(job: int, phase: PoolPhase, left: float) -> Generator[simpy.Event, Any, float]:
         """One turn at a pool; returns the seconds of work that are left, where the turn was taken away."""
         with pools[phase.pool].request(-rank.get(job, 0), preempt=phase.gives_way) as turn:
-            yield turn
+            try:
+                yield turn
+            except simpy.Interrupt:  # taken away at the very time at which it was given
+                return left
             switch = phase.switch_s if owners.get(phase.pool, job) != job else 0.0
             owners[phase.pool] = job
             began, at = env.now, len(rows)

@@ -31,6 +31,8 @@ def test_points_move_in_a_line_or_hold() -> None:
         "mean generated tokens 1,000 to 2,000 by step 100; samples per optimizer step 256, 512 from step 50; "
         "turns of a rollout 4 from step 30"
     )
+    assert found.words(51).startswith("mean generated tokens 1,000 to 1,500 by step 50; ")
+    assert schedule_of(["len=0:1000"]).words(51) == "mean generated tokens 1,000"
 
 
 def test_a_csv_says_the_same(tmp_path: Path) -> None:

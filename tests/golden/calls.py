@@ -103,6 +103,28 @@ _PLAN = (
     say("plan_bad", "plan --objective speed --allow fp9 --gpu-types H1000"),
 )
 
+_RUN = f"--steps 300 --schedule len=0:200,300:900 --instances 2 {_SMALL_JOB}"
+_FORECAST = (
+    say("forecast_answer", f"forecast {_RUN} --resize --trainer-step-s 2 --set evaluation.every_steps=50"),
+    say("forecast_explained", f"forecast {_RUN} --resize --rule up_after=1,cool_down=0 --explain"),
+    say("forecast_json", f"forecast {_RUN} --resize --set trainer.failures.mtbf_s=40000 --json"),
+    say("forecast_tripped", f"forecast {_RUN} --fail-if 'hours>0.1' --json"),
+    say("forecast_backtest", "forecast --run verl.jsonl --steps 300 --backtest 0.3 --replications 1"
+        " --set engine.gpu=H100", "verl.jsonl"),
+    say("forecast_page", f"forecast {_RUN} --resize --html run.html"),
+    say("forecast_bad", "forecast tiny.yaml --steps 0 --schedule lens=0:3 --rule up=1", "tiny.yaml"),
+)  # fmt: skip
+
+_PACK = (
+    say("pack_answer", "pack tiny.yaml job.yaml --gpus 8 --switch-s 2", "tiny.yaml", "job.yaml"),
+    say("pack_explained", "pack tiny.yaml job.yaml --gpus 8 --priority small:1 --explain", "tiny.yaml", "job.yaml"),
+    say("pack_json", "pack tiny.yaml job.yaml --gpus 8 --fair --json", "tiny.yaml", "job.yaml"),
+    say(
+        "pack_protected", "pack tiny.yaml job.yaml --gpus 8 --protect small:1 --protect tiny:1", "tiny.yaml", "job.yaml"
+    ),
+    say("pack_bad", "pack tiny.yaml --gpus 0 --switch-s -1", "tiny.yaml"),
+)  # fmt: skip
+
 _SWEEP = (
     say("sweep_answer", "sweep tiny.yaml --grid fleet.instances=1:4 --grid trainer.fixed_s=10,20 --workers 1",
         "tiny.yaml"),
@@ -286,8 +308,8 @@ _SCENARIO = (
 
 _COMMANDS = (
     "size", "split", "plan", "simulate", "compare", "sweep", "replay", "alerts", "dashboard", "watch", "validate",
-    "calibrate", "doctor", "profile", "profile ls", "profile show", "profile check", "profile estimate",
-    "profile trainer",
+    "forecast", "pack", "serve", "examples", "calibrate", "doctor",
+    "profile", "profile ls", "profile show", "profile check", "profile estimate", "profile trainer",
     "scenario",
     "scenario from", "scenario to", "scenario init", "scenario check", "scenario schema", "scenario ls",
 )  # fmt: skip
@@ -302,8 +324,8 @@ _HELP = (
 )
 
 CALLS: tuple[Call, ...] = (
-    *_HELP, *_SIZE, *_SIMULATE, *_SPLIT, *_PLAN, *_SWEEP, *_COMPARE, *_REPLAY, *_ALERTS, *_DASHBOARD, *_WATCH,
-    *_VALIDATE, *_CALIBRATE, *_PROFILE, *_SCENARIO, *SCRIPTS,
+    *_HELP, *_SIZE, *_SIMULATE, *_SPLIT, *_PLAN, *_FORECAST, *_PACK, *_SWEEP, *_COMPARE, *_REPLAY, *_ALERTS,
+    *_DASHBOARD, *_WATCH, *_VALIDATE, *_CALIBRATE, *_PROFILE, *_SCENARIO, *SCRIPTS,
 )  # fmt: skip
 # The commands that calls belong to, each once.
 COMMANDS = tuple(dict.fromkeys(call.command for call in CALLS))

@@ -80,7 +80,14 @@ def test_a_switch_is_paid_for_again_after_every_interruption() -> None:
     ]
 
 
-@given(st.lists(st.tuples(SECONDS, SECONDS), min_size=2, max_size=3), st.floats(0.0, 5.0))
+# Whole seconds, too: then several things happen at one time.
+WHOLE = st.integers(1, 6).map(float)
+
+
+@given(
+    st.one_of(st.lists(st.tuples(each, each), min_size=2, max_size=3) for each in (SECONDS, WHOLE)),
+    st.one_of(st.floats(0.0, 5.0), st.sampled_from([0.0, 1.0])),
+)
 def test_the_highest_class_waits_for_training_alone(jobs: list[tuple[float, float]], switch_s: float) -> None:
     """Its step is its own seconds, two switches, and one training step of another job at the most; work that is
     interrupted is neither lost nor done twice; and no pool is in use for more than the time there is."""
@@ -99,6 +106,13 @@ def test_the_highest_class_waits_for_training_alone(jobs: list[tuple[float, floa
         assert made * generates - 1e-6 <= worked <= (made + 1) * generates + 1e-6
     for pool in ("rollout", "trainer"):
         assert table.seconds(pool) <= table.whole_s * (1.0 + 1e-9)
+
+
+def test_who_is_given_gpus_and_loses_them_at_the_same_time_comes_later() -> None:
+    """Both ask at 0 s, the lower class first."""
+    table = rotate(_classed((30.0, 8.0), (10.0, 4.0)), rounds=3, settling=1, classes={1: 1})
+    assert table.ends[1][:3] == (14.0, 28.0, 42.0)
+    assert table.ends[0][0] == 120.0
 
 
 def test_a_class_that_never_gets_a_turn_is_told() -> None:
