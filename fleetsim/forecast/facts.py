@@ -38,7 +38,8 @@ def forecast_facts(result: WholeRun) -> Facts:
     parts = () if ranges is None else [part.path for part in ranges.parts]
     runs = units.plural(s.run.replications, "replication")
     return facts(
-        f"{s.name}: {units.plural(course.steps, 'step')} take {_span(t.hours, t.ranges['hours'])} and "
+        f"{s.name}: {units.plural(course.steps, 'step')} {'takes' if course.steps == 1 else 'take'} "
+        f"{_span(t.hours, t.ranges['hours'])} and "
         f"{_dollars(t.usd, t.ranges['usd'])}{', a wide range' if wide else ''}.",
         Fact("run", run_line(s, as_run_s)),
         _total(result, "hours", "hours", "number"),
@@ -198,8 +199,8 @@ def _rule_fact(plan: ResizePlan) -> Fact:
     pays = "; it never pays" if longest == 0.0 else pays
     return Fact(
         "rule",
-        f"resizes {len(run.counts) - 1:,} times, to {last:,} in the end: {_saves(*saved)} against the best that never "
-        f"changes; hindsight is worth {units.money(plan.regret)} more{pays}",
+        f"{units.plural(len(run.counts) - 1, 'resize')}, to {last:,} in the end: {_saves(*saved)} against the best "
+        f"that never changes; hindsight is worth {units.money(plan.regret)} more{pays}",
         value=plan.regret,
         unit="money",
     )
