@@ -12,7 +12,7 @@ from typing import Any
 
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Back, Read, one_line, one_of, times
+from fleetsim.frameworks.reading import Back, Read, one_line, one_of, switched, times
 from fleetsim.frameworks.sides import adapter
 from fleetsim.frameworks.tables import put_rows
 
@@ -49,11 +49,17 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     most = draft.count("rollout.max_concurrent_rollouts", default=batch.value)
     draft.product("fleet.max_in_flight_samples", most, n, why="rollouts are prompts with all samples")
     put_rows(draft, "rollouts")
-    recompute = draft.flag("actor.recompute_logprob", default=True)
+    # areal/api/cli_args.py, should_compute_prox_logp
+    decoupled = draft.flag("actor.use_decoupled_loss", default=False)
+    recompute = draft.flag("actor.recompute_logprob", default=False)
+    method = draft.text("actor.prox_logp_method", default="recompute")
+    old, with_old = recompute.value, recompute.written
+    if decoupled.value:
+        old, with_old = method.value != "loglinear", switched(method.key, "recompute", "loglinear")
     reference = draft.number("actor.kl_ctl", default=0.1).value > 0 and draft.settings.has("ref")
     with_ref = {"actor.kl_ctl": 0.1, "ref.backend": "${actor.backend}", "ref.path": "${actor.path}"}
     back = one_of({True: with_ref, False: {"actor.kl_ctl": 0.0}})
-    common.hardware_and_times(draft, speed, recompute.value, reference, with_old=recompute.written, with_reference=back)
+    common.hardware_and_times(draft, speed, old, reference, with_old=with_old, with_reference=back)
     put_rows(draft, "trainer")
     _roles(draft)
 

@@ -77,9 +77,13 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     _transport(draft)
     penalty = draft.number("loss_fn.reference_policy_kl_penalty", default=0.01)
     with_kl, called = switched(penalty.key, 0.01, 0.0), "policy log-probs"
-    common.hardware_and_times(
-        draft, speed, True, penalty.value > 0, with_reference=with_kl, taught=beside.taught, called=called
-    )
+    # opd.py, _skip_prev_logprobs: of one update on its own samples the ratio is 1
+    one_ratio = draft.flag("loss_fn.force_on_policy_ratio", default=False)
+    needed = draft.maybe_number("grpo.seq_logprob_error_threshold") is not None
+    old = needed or not one_ratio.value
+    with_old = lambda want: {one_ratio.key: not want} if (one or want) and not needed else None  # noqa: E731
+    passes = {"with_old": with_old, "with_reference": with_kl, "taught": beside.taught, "called": called}
+    common.hardware_and_times(draft, speed, old, penalty.value > 0, **passes)
     _put_recipe(draft)
     own = draft.text("data.default.env_name", "data.train.env_name", "data.env_name", default="math")
     pool = f"env.{own.value}.num_workers"

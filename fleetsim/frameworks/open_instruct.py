@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Read, one_line, one_of
+from fleetsim.frameworks.reading import Read, never, one_line, one_of
 from fleetsim.frameworks.tables import put_rows
 
 
@@ -52,11 +52,12 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """The passes of a step, the GPUs, and what the seconds of a step are made of."""
     reference = draft.flag("load_ref_policy", default=True)
     vllm_logprobs = draft.flag("use_vllm_logprobs", default=False)
+    several = draft.count("num_mini_batches", default=1).value > 1  # grpo_fast.py, step: one takes its own log-probs
     # GRPOExperimentConfig: no penalty without a reference, no correction of log-probs that are the engine's
     own, asked, uncorrected = vllm_logprobs.key, reference.key, {"use_rho_correction": False}
-    with_old = one_of({True: {own: False}, False: {own: True, **uncorrected}})
+    with_old = one_of({True: {own: False}, False: {own: True, **uncorrected}}) if several else never
     back = one_of({True: {asked: True}, False: {asked: False, "beta": 0.0}})
-    made = (not vllm_logprobs.value, reference.value)
+    made = (several and not vllm_logprobs.value, reference.value)
     common.hardware_and_times(draft, speed, *made, with_old=with_old, with_reference=back)
     # open_instruct/grpo_utils.py: one optimizer step for each mini-batch of each epoch; ZeRO-3 alone splits sequences
     put_rows(draft, "updates")

@@ -77,10 +77,39 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     place = {} if trained is None else {"reference.device_mapping": trained[1]}
     off = {reference.key: False, "init_kl_coef": 0.0, "use_kl_loss": False}
     back = one_of({True: {reference.key: True, **place}, False: off})
-    taught = settings.has("teacher")
-    common.hardware_and_times(draft, speed, True, reference.value, with_reference=back, taught=taught)
-    put_rows(draft, "trainer", "actor_train.strategy_args.strategy_config.")
+    strategy = draft.text("actor_train.strategy_args.strategy_name", default="megatron_train").value
+    layout = "fsdp2_train" if strategy == "fsdp2_train" else "megatron"
+    for block in ("trainer", layout):
+        put_rows(draft, block, "actor_train.strategy_args.strategy_config.")
+    old, with_old = _own_pass(draft, group, strategy)
+    passes = {"with_old": with_old, "with_reference": back, "taught": settings.has("teacher")}
+    common.hardware_and_times(draft, speed, old, reference.value, **passes)
     _roles(draft, reference.value)
+
+
+def _own_pass(draft: Draft, group: Read[int], strategy: str) -> tuple[bool, Back]:
+    """The optimizer steps of an epoch, and whether the policy passes before them (base_config.py,
+    `set_old_logprobs_status`): where one step trains it all, its own log-probs are those of before."""
+    words = ("per_device_train_batch_size", "gradient_accumulation_steps")
+    keys = [f"actor_train.training_args.{word}" for word in words]
+    each, accumulated = draft.count(keys[0], default=8), draft.count(keys[1], default=1)
+    split = math.prod(draft.values.get(f"trainer.recipe.{name}") or 1 for name in ("tp", "pp", "cp"))
+    samples, step = draft.count("rollout_batch_size", default=128), times(each, accumulated)
+    whole = samples.value if draft.mode.startswith("agentic") else times(samples, group).value
+    own = whole // max(1, draft.values["trainer.gpus"] // split)  # of a data-parallel rank
+
+    def parted(want: int) -> dict[str, int] | None:
+        return None if own % (want * each.value) else {accumulated.key: own // want // each.value}
+
+    steps, why = max(1, own // step.value), "their updates count as one step"
+    draft.put("trainer.recipe.optimizer_steps", steps, samples, step, why=why, back=parted, unless=1)
+    counted = steps if strategy in ("megatron_train", "fsdp2_train") else whole // step.value
+    asked, off = draft.flag("enable_old_logprobs_recompute", default=False), "force_disable_old_logprobs_recompute"
+    if draft.flag(off, default=False).value:
+        return False, one_of({True: {off: False, asked.key: True}})
+    by_step = draft.text("adv_estimator", default="gae").value in ("step_reinforce", "gigpo")
+    needed = by_step or counted > 1 or draft.number("init_kl_coef", default=0.2).value > 0
+    return needed or asked.value, one_of({True: {asked.key: True}, False: {off: True}})
 
 
 def _roles(draft: Draft, reference: bool) -> None:

@@ -15,7 +15,15 @@ from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, on_nodes, one_of, switched, times, turned, worded
 from fleetsim.frameworks.sides import PATH, adapter, replicas, sglang_drafts, vllm_drafts
 from fleetsim.frameworks.tables import put_rows
-from fleetsim.frameworks.verl_forks import BATCH, group_of, project_of, trajectory_of, turns_of, with_verl_names
+from fleetsim.frameworks.verl_forks import (
+    BATCH,
+    group_of,
+    is_agent_flow,
+    project_of,
+    trajectory_of,
+    turns_of,
+    with_verl_names,
+)
 
 ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
 ENGINE = f"{ROLLOUT}.engine_kwargs.vllm"
@@ -49,7 +57,8 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.filtering(draft, drops, draft.maybe_number("data.oversample_factor"))
     if draft.settings.get("algorithm.filter_groups.enable") and (gen := draft.maybe_count("data.gen_batch_size")):
         draft.note(str(gen), "dropped groups are refilled one by one here, not a generation batch at a time")
-    bypass = draft.flag("algorithm.rollout_correction.bypass_mode", default=mode in ("one_step_off", "fully_async"))
+    usual = mode in ("one_step_off", "fully_async") and not is_agent_flow(draft.settings)
+    bypass = draft.flag("algorithm.rollout_correction.bypass_mode", default=usual)
     loss = draft.flag(f"{ACTOR}.use_kl_loss", default=False)
     reference = loss.value or draft.flag("algorithm.use_kl_in_reward", default=False).value
     common.hardware_and_times(
@@ -91,6 +100,8 @@ def _put_turns(draft: Draft) -> None:
     turns = min((cap for cap in caps if cap is not None and on.value), key=lambda cap: cap.value, default=None)
     loop = draft.maybe_text(f"{ROLLOUT}.agent.agent_loop_config_path", f"{ROLLOUT}.agent.default_agent_loop")
     agent = str(tools or on) if on.value else str(loop) if loop is not None and "single_turn" not in loop.value else ""
+    if not agent and is_agent_flow(draft.settings):
+        agent = "rllm/backend: an agent of the user's own"
     roles.put_turns(draft, turns, f"{section}.max_assistant_turns", agent)
 
 
@@ -159,9 +170,13 @@ def _fully_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     queue = (times(*parts, every), threshold, n)
     draft.put("buffer.capacity_samples", cap * n.value, *queue, why="the message queue")
     put_rows(draft, "queue")
-    most = draft.count("async_training.concurrent_samples_per_replica", default=16)
-    path, why = "fleet.max_in_flight_samples_per_instance", "prompts per replica x responses"
-    draft.product(path, most, n, why=why)
+    if is_agent_flow(draft.settings):  # rllm/engine: so many workflows, a sample each
+        tasks = draft.count("rllm.workflow.n_parallel_tasks", default=256)
+        draft.put("fleet.max_in_flight_samples", max(tasks.value, n.value), tasks, why="a workflow has a sample")
+    else:
+        most = draft.count("async_training.concurrent_samples_per_replica", default=16)
+        path, why = "fleet.max_in_flight_samples_per_instance", "prompts per replica x responses"
+        draft.product(path, most, n, why=why)
     put_rows(draft, "tasks")
 
 
