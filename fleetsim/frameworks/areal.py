@@ -97,9 +97,9 @@ def _roles(draft: Draft) -> None:
     roles.critic(draft, backend, settings.has("critic"), one_of({True: with_it, False: {}}), _own_gpus(draft, "critic"))
     if settings.has("teacher"):
         path = draft.text("teacher.path", default="a teacher")
-        roles.taught(draft, str(path), _own_gpus(draft, "teacher"))
+        roles.taught(draft, str(path), *_own_engines(draft, "teacher"))
     if settings.has("judge_engine"):
-        roles.judged(draft, "judge_engine: a judge", _own_gpus(draft, "judge_engine"))
+        roles.judged(draft, "judge_engine: a judge", *_own_engines(draft, "judge_engine"))
     if settings.has("ref") and draft.values.get(roles.REFERENCE) and (apart := _own_gpus(draft, "ref")):
         roles.passed(draft, "ref.backend: the reference model", apart)
     if any(draft.flag(f"{role}.use_lora", default=False).value for role in ("actor", "rollout")):
@@ -108,6 +108,13 @@ def _roles(draft: Draft) -> None:
         adapter(draft, rank)
     other = "vllm" if draft.values.get("engine.name") != "vllm" else "sglang"
     settings.see("critic", "ref", "teacher", "judge_engine", other)
+
+
+def _own_engines(draft: Draft, role: str) -> tuple[int, roles.Served]:
+    """GPUs of a role that reads every sample, and its engines."""
+    gpus, sizes = _own_gpus(draft, role), _sizes(draft, draft.maybe_text(f"{role}.backend"))[1]
+    model = roles.served(draft, (f"{role}.path",)).model
+    return gpus, roles.Served(model, math.prod(sizes[letter] for letter in "ptc") if gpus else 0)
 
 
 def _own_gpus(draft: Draft, role: str) -> int:

@@ -121,7 +121,7 @@ def scenario_from(
         another = (other_job(settings) or unlike(settings, framework)) if missing else None
         once = {(problem.path, problem.rule): problem for problem in reversed(problems)}
         raise InputError([*reversed(once.values())] if another is None else [another])
-    put_stations(draft)
+    put_stations(draft, speed)
     name_unread(draft)
     if settings.parents:
         above = one_line(", ".join(settings.parents))

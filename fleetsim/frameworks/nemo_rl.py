@@ -205,7 +205,8 @@ def _put_beside(draft: Draft) -> _NodesBeside:
     if draft.settings.has(f"{reward}.resources"):
         nodes = draft.count(f"{reward}.resources.num_nodes", default=1).value
         gpus = draft.count(f"{reward}.resources.gpus_per_node", default=1).value
-        roles.judged(draft, f"{reward}.model_name: a reward model", gpus if single else nodes * per_node)
+        by = roles.served(draft, (f"{reward}.model_name",), (f"{reward}.dtensor_cfg.tensor_parallel_size",), 1)
+        roles.judged(draft, f"{reward}.model_name: a reward model", gpus if single else nodes * per_node, by)
         nodes = 0 if single else nodes
     taught = draft.flag(f"{_TEACHERS}.enabled", default=False).value
     if taught:
@@ -213,9 +214,14 @@ def _put_beside(draft: Draft) -> _NodesBeside:
         models = {str(found[1]) for key in draft.settings.below(f"{_TEACHERS}.teacher_model_by_agent_name")
                   if (found := draft.settings.get(key)) is not None}  # fmt: skip
         own = draft.flag(f"{apart}.enabled", default=False).value
-        each = draft.count(f"{apart}.default_teacher_cfg.num_nodes", default=1).value if own else 0
+        usual = f"{apart}.default_teacher_cfg"
+        each = draft.count(f"{usual}.num_nodes", default=1).value if own else 0
         nodes += each * max(1, len(models))
-        roles.taught(draft, f"{_TEACHERS}: {max(1, len(models))} teachers", each * max(1, len(models)) * per_node)
+        parts = [f"{usual}.{kind}_parallel_size" for kind in ("tensor_model", "pipeline_model", "context")]
+        ranks = roles.served(draft, ("",), parts, 1).ranks
+        for model in sorted(models) or [""]:
+            by = roles.Served(common.model_name(model), ranks)
+            roles.taught(draft, f"{_TEACHERS}: {model or 'a teacher'}", each * per_node, by)
         draft.settings.see(_TEACHERS)
     gym = draft.maybe_count("env.nemo_gym.num_gpu_nodes", least=0)
     if gym is not None and gym.value:

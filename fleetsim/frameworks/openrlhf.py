@@ -78,7 +78,7 @@ def _roles(draft: Draft, reference: bool, together: Read[bool]) -> None:
     its_own = 0 if both and scored else apart("critic")  # with the reward model, whose GPUs are counted
     roles.critic(draft, estimator, estimator.value == "gae", words, its_own)
     if model is not None and scored:
-        roles.judged(draft, str(model), apart("reward"))
+        roles.judged(draft, str(model), apart("reward"), roles.Served(common.model_name(model.value)))
     elif remote is not None:
         roles.judged(draft, f"{remote[0].key} = {one_line(remote[1], 60)}: a server")
     roles.put_turns(draft, None, "", "" if agent is None else str(agent))

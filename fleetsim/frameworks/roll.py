@@ -125,15 +125,15 @@ def _roles(draft: Draft, reference: bool) -> None:
     apart = len((_listed(draft, "reference") or set()) - (_listed(draft, "actor_train") or set()))
     if reference and apart and lora is None:  # of adapters, the actor without them is the reference
         roles.passed(draft, "reference.device_mapping", apart)
-    for key in [k for k in settings.below("teacher") if k.endswith(".device_mapping")]:
-        roles.taught(draft, key, len((gpu_list(settings.found[key].value) or set()) - held))
-    for section in ("rewards", "reward"):
+    for section in ("teacher", "rewards", "reward", "reward_model"):
         for key in settings.below(section):
-            value = settings.found[key].value
-            if key.endswith(".device_mapping") and value:
-                gpus = gpu_list(value) or set()
-                roles.judged(draft, f"{key}: {len(gpus)} GPUs that judge", len(gpus - held))
-            elif key.endswith(".judge_model_type") and value == "api":
+            found = settings.get(key)
+            if found is not None and key.endswith(".device_mapping") and found[1]:
+                gpus = (gpu_list(found[1]) or set()) - held
+                reads = roles.taught if section == "teacher" else roles.judged
+                reads(draft, key, len(gpus), _served(draft, key.removesuffix(".device_mapping")))
+                held |= gpus  # one who shares GPUs has no more
+            elif found is not None and key.endswith(".judge_model_type") and found[1] == "api":
                 roles.judged(draft, f"{key} = api")
     pools = [key for key in settings.below("rewards") if key.endswith(".world_size")]
     pools = [key for key in pools if not settings.has(key.replace(".world_size", ".device_mapping"))]
@@ -145,6 +145,13 @@ def _roles(draft: Draft, reference: bool) -> None:
         rank = draft.count("actor_infer.model_args.lora_rank", "actor_train.model_args.lora_rank", default=8)
         adapter(draft, rank)
     settings.see(*(k for k in settings.found if "lora_" in k))
+
+
+def _served(draft: Draft, role: str) -> roles.Served:
+    """The engines of a teacher or a judge."""
+    layout = f"{role}.strategy_args.strategy_config"
+    split = [f"{layout}.{kind}_parallel_size" for kind in ("tensor_model", "pipeline_model", "context", "tensor")]
+    return roles.served(draft, (f"{role}.model_args.model_name_or_path",), [*split, f"{role}.num_gpus_per_worker"], 1)
 
 
 def _batch(draft: Draft, agentic: bool) -> Read[int]:

@@ -29,6 +29,8 @@ ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
 ENGINE = f"{ROLLOUT}.engine_kwargs.vllm"
 # A group of the trainer's defaults goes before the actor's own word.
 _ENGINE_KEYS = ("model_engine", f"{ACTOR}.model_engine", f"{ACTOR}.strategy", f"{ACTOR}.fsdp_config.strategy")
+# GPUs of a teacher's or reward model's engine are these together.
+_RANKS = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size")
 TRANSPORTS = {
     **dict.fromkeys(("nccl", "hccl"), "collective_broadcast"),
     **dict.fromkeys(("nixl", "mooncake", "kimi_ckpt_engine"), "rdma_p2p"),
@@ -274,18 +276,34 @@ def _put_roles(draft: Draft) -> None:
     answer from engines of their own, a reward model from the trainer's GPUs or a pool of its own."""
     settings = draft.settings
     if draft.flag("distillation.enabled", default=False).value:
-        gpus = roles.nodes(draft, "distillation.nnodes", "distillation.n_gpus_per_node", 8)
-        (roles.taught if gpus else roles.judged)(draft, "distillation.enabled: teachers", gpus)
+        _put_teachers(draft, roles.nodes(draft, "distillation.nnodes", "distillation.n_gpus_per_node", 8))
     for reward in ("reward.reward_model", "reward_model"):
         if draft.flag(f"{reward}.enable", default=False).value:
             pool = draft.flag(f"{reward}.enable_resource_pool", default=False).value
             gpus = roles.nodes(draft, f"{reward}.nnodes", f"{reward}.n_gpus_per_node", 8) if pool else 0
-            roles.judged(draft, f"{reward}.enable: a reward model", gpus)
+            models = (f"{reward}.model_path", f"{reward}.model.path")
+            by = roles.served(draft, models, [f"{reward}.rollout.{key}" for key in _RANKS], 2)
+            roles.judged(draft, f"{reward}.enable: a reward model", gpus, by)
     # reward.num_workers bounds no calls: each worker scores all its samples at once (verl/experimental/reward_loop).
     sandbox = "reward.sandbox_fusion"
     apart = settings.has(f"{sandbox}.url", "reward_model.sandbox_fusion.url")
     calls = draft.count(f"{sandbox}.max_concurrent", "reward_model.sandbox_fusion.max_concurrent", default=64)
     roles.workers(draft, "reward", [calls if apart else None], calls.key if apart else "")
+
+
+def _put_teachers(draft: Draft, gpus: int) -> None:
+    """verl/workers/config/distillation.py, `_resolve_teacher_models`: one teacher takes the pool; of several each says
+    its replicas, and the name that one alone has is none of them."""
+    section, one = "distillation.teacher_models", "teacher_model"
+    names = dict.fromkeys(key[len(section) + 1 :].partition(".")[0] for key in draft.settings.below(section))
+    others = [name for name in names if name != one]
+    for name in others or [one]:
+        keys = [f"{section}.{name}.inference.{key}" for key in _RANKS]
+        by = roles.served(draft, (f"{section}.{name}.model_path",), keys, 2)
+        replicas = draft.count(f"{section}.{name}.num_replicas", default=1, least=0).value
+        own = min(gpus, replicas * by.ranks) if len(others) > 1 else gpus
+        who = f"{section}.{name}" if others else "distillation.enabled: a teacher"
+        (roles.taught if own else roles.judged)(draft, who, own, by)
 
 
 def _put_recipe(draft: Draft) -> None:
