@@ -160,7 +160,10 @@ def _engine(draft: Draft) -> None:
     if draft.values.get(f"{ADAPTERS}.rank") is None:  # with adapters it is turned off (skyrl/train/config/config.py)
         put_rows(draft, "graphs")
     trained = draft.flag("trainer.mtp.enabled", default=False)
-    vllm_drafts(draft, f"{ENGINE}.speculative_config.", trained)
+    if trained.value and not draft.settings.has(f"{ENGINE}.speculative_config"):  # utils.py, _apply_mtp_config
+        vllm_drafts(draft, "trainer.mtp.", trained, switch=trained, alone="mtp")
+    else:
+        vllm_drafts(draft, f"{ENGINE}.speculative_config.", trained)
 
 
 def _fully_async(draft: Draft, n: Read[int]) -> None:

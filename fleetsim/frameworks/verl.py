@@ -135,7 +135,8 @@ def _engine(draft: Draft) -> None:
     put_rows(draft, "engine", f"{ROLLOUT}.")
     _put_drafts(draft, sglang=draft.values.get("engine.name") == "sglang")
     # verl/workers/rollout/vllm_rollout/utils.py, `get_vllm_max_lora_rank`
-    rank = draft.count("actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.lora.rank", default=0, least=0)
+    keys = ("actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.lora.rank")
+    rank = max((draft.count(key, default=0, least=0) for key in keys), key=lambda read: read.value)
     merged = draft.flag("actor_rollout_ref.model.lora.merge", default=False)
     roles.adapters(draft, rank)
     adapter(draft, rank, merged=merged)
