@@ -68,7 +68,7 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
 
 
 def _gpus(draft: Draft) -> None:
-    found = draft.settings.get("num_learners_per_node")
+    found = draft.settings.get("num_learners_per_node", "actor_num_gpus_per_node")
     value = [1] if found is None else found[1] if isinstance(found[1], list) else [found[1]]
     if not value or not all(type(v) is int and 0 <= v <= 1024 for v in value) or not sum(value):
         draft.refuse("num_learners_per_node", value, "must be GPUs per node, such as 8 8", "mend it")

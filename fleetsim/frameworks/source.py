@@ -36,7 +36,8 @@ _LOOKS_LIKE_PYTHON = re.compile(r"(?m)^[ \t]*(?:from[ \t]+\w[\w.]*[ \t]+import[ 
 # Keys with which a program is told its configuration file.
 # A program's own configuration, as NeMo-RL's programs and Hydra's name it.
 _OWN_CONFIG = re.compile(
-    r'dirname\(__file__\),\s*((?:"[\w-]+",\s*)*"[\w.-]+\.yaml")|hydra\.main\(config_path=("[\w./-]+", config_name="[\w.-]+")'
+    r'dirname\(__file__\),\s*((?:"[\w-]+",\s*)*"[\w.-]+\.yaml")'
+    r'|hydra\.main\(config_path=("[\w./-]+", config_name="[\w.-]+")'
 )
 _CONFIG_KEYS = ("config", "config_file", "config_path")
 

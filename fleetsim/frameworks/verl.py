@@ -133,6 +133,7 @@ def _engine(draft: Draft) -> None:
         memory = draft.number(standalone, default=memory.value, most=1.0)
     draft.take("engine.gpu_memory_utilization", memory)
     put_rows(draft, "engine", f"{ROLLOUT}.")
+    _put_imitated(draft)
     _put_drafts(draft, sglang=draft.values.get("engine.name") == "sglang")
     # verl/workers/rollout/vllm_rollout/utils.py, `get_vllm_max_lora_rank`
     keys = ("actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.lora.rank")
@@ -140,6 +141,18 @@ def _engine(draft: Draft) -> None:
     merged = draft.flag("actor_rollout_ref.model.lora.merge", default=False)
     roles.adapters(draft, rank)
     adapter(draft, rank, merged=merged)
+
+
+def _put_imitated(draft: Draft) -> None:
+    """Training that imitates four bits, in which vLLM then has the weights (vllm_rollout/vllm_async_server.py)."""
+    for section in (f"{ACTOR}.fsdp_config.qat", f"{ACTOR}.megatron.qat"):
+        on = draft.flag(f"{section}.enable", default=False)
+        if on.value:
+            draft.links = [link for link in draft.links if link.path != "engine.dtype"]
+            draft.put("engine.dtype", "nvfp4", on, why="the engine has the trainer's weights packed", back=one_of({}))
+            why = f"{on}: imitated in 16 bits, which takes longer"
+            draft.assume("trainer.recipe.precision", "bf16", why, "--set trainer.fixed_s=SECONDS, from your own logs")
+            draft.settings.see(section)
 
 
 def _turns(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:

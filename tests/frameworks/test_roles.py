@@ -297,3 +297,44 @@ def test_a_placeholder_is_no_model(name: str) -> None:
         read("nemo-rl", text)
     assert read("nemo-rl", text, sets=("engine.model=Qwen/Qwen2.5-7B",)).scenario.engine.model == "Qwen/Qwen2.5-7B"
     assert read("nemo-rl", NEMO.format("", "", "").replace("Qwen/Qwen2.5-7B", "/path/to/Qwen3-8B"))
+
+
+FP8 = "+actor_rollout_ref.actor.megatron.override_transformer_config.fp8=hybrid model_engine=megatron"
+CACHE = "+actor_rollout_ref.rollout.engine_kwargs.vllm.kv_cache_dtype=fp8_e4m3"
+QAT = "actor_rollout_ref.actor.fsdp_config.qat.enable=True actor_rollout_ref.actor.fsdp_config.qat.mode=w4a16"
+JUDGES = """
+[[orchestrator.train.source]]
+[orchestrator.train.source.env.taskset]
+id = "math"
+[[orchestrator.train.source.env.taskset.task.judges]]
+id = "reference"
+model = "Qwen/Qwen3-235B-A22B-Instruct-2507"
+"""
+
+
+@pytest.mark.parametrize(
+    ("framework", "text", "name", "path", "value"),
+    [
+        ("verl", VERL + FP8, "c.sh", "trainer.recipe.precision", "fp8"),
+        ("verl", VERL + CACHE, "c.sh", "engine.kv_dtype", "fp8"),
+        ("verl", VERL + QAT, "c.sh", "engine.dtype", "nvfp4"),
+        ("slime", SLIME + "--fp8-format e4m3", "c.sh", "trainer.recipe.precision", "fp8"),
+        ("slime", SLIME + "--sglang-kv-cache-dtype fp8_e4m3", "c.sh", "engine.kv_dtype", "fp8"),
+        ("open-instruct", "python grpo_fast.py --model_name_or_path Qwen/Qwen3-8B --actor_num_gpus_per_node 6", "c.sh",
+         "trainer.gpus", 6),
+    ],
+)  # fmt: skip
+def test_a_precision_and_an_older_name_are_read(framework: str, text: str, name: str, path: str, value: Any) -> None:
+    result = read(framework, text, name)
+    assert field_at(result.scenario, path) == value
+    assert path not in result.scenario.assumed
+
+
+def test_what_is_left_is_named_under_what_it_would_change() -> None:
+    """Ranks of a model's own attention are no adapters; four bits of bitsandbytes are a precision; judges wait."""
+    latent = "--multi-latent-attention --q-lora-rank 768 --kv-lora-rank 512"
+    assert "trainer.recipe.tune" not in read("slime", SLIME + latent, "c.sh").scenario.assumed
+    swift = "NPROC_PER_NODE=4 swift rlhf --rlhf_type grpo --model Qwen/Qwen3-8B --quant_method bnb --quant_bits 4"
+    assert "trainer.recipe.precision" in read("ms-swift", swift, "c.sh").scenario.assumed
+    why = next(a.why for a in read("prime-rl", PRIME + JUDGES, "c.toml").assumed if a.path == REWARD)
+    assert "Qwen3-235B" in why
