@@ -233,8 +233,7 @@ def _with_named_files(settings: RunSettings, folder: Path | None, depth: int) ->
     if config_name is not None:
         above = settings.found.get("config_path")
         named.append(str(Path(str(above.value) if above else "") / str(config_name.value)))
-    unclear = any(note.startswith(("--config", "config")) for note in (*settings.not_understood, *settings.remarks))
-    if program is not None and folder is not None and not (named or unclear):
+    if program is not None and folder is not None and not (named or settings.has_lost(*_CONFIG_KEYS, "config_name")):
         named = _own_config(str(program.value), folder)
     for file in named:
         read = _other_file(file, folder, depth)

@@ -102,8 +102,8 @@ def _put_turns(draft: Draft) -> None:
     turns = min((cap for cap in caps if cap is not None and on.value), key=lambda cap: cap.value, default=None)
     loop = draft.maybe_text(f"{ROLLOUT}.agent.agent_loop_config_path", f"{ROLLOUT}.agent.default_agent_loop")
     agent = str(tools or on) if on.value else str(loop) if loop is not None and "single_turn" not in loop.value else ""
-    if not agent and is_agent_flow(draft.settings):
-        agent = "rllm/backend: an agent of the user's own"
+    if not agent and (is_agent_flow(draft.settings) or draft.flag("rllm.workflow.use_workflow", default=False).value):
+        agent = "rLLM: an agent of the user's own"
     roles.put_turns(draft, turns, f"{section}.max_assistant_turns", agent)
 
 

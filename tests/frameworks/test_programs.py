@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import Imported, scenario_from
 from fleetsim.frameworks.source import parsed_source, read_source
 
@@ -76,3 +77,14 @@ def test_adapters_by_either_name() -> None:
     words = "actor_rollout_ref.model.lora_rank=0 actor_rollout_ref.model.lora.rank=32"
     text = f"python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen3-8B {words}"
     assert scenario_from("verl", parsed_source(text, "c.sh"), "c.sh").scenario.trainer.recipe.tune == "lora"
+
+
+def test_a_script_whose_file_is_not_found_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="a file that is not found by the script's words"):
+        read("nemo-rl", tmp_path / "run.sh", "uv run examples/run_grpo.py --config $1 grpo.max_num_steps=3")
+
+
+def test_a_workflow_of_rllms_is_an_agent() -> None:
+    words = "actor_rollout_ref.model.path=Qwen/Qwen3-8B rllm.workflow.use_workflow=True"
+    text = f"python3 -m examples.train {words}"
+    assert "workload.turns.count" in scenario_from("verl", parsed_source(text, "c.sh"), "c.sh").scenario.assumed
