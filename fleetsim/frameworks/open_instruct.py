@@ -28,6 +28,8 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     calls, tools = draft.maybe_count("max_steps", "max_tool_calls"), draft.settings.get("tools", "tool_parser_type")
     turns = None if tools is None else roles.turns_of_calls(calls)
     roles.put_turns(draft, turns, "", "" if tools is None else f"{tools[0].key} = {one_line(tools[1], 40)}")
+    if turns is not None:
+        draft.said(roles.TURN_CAP, "per_turn_max_tokens")
     if tools is not None:
         roles.workers(draft, "tools", [draft.maybe_count("pool_size")], "pool_size")
     roles.judges(draft, "llm_judge_model", "code_api_url")

@@ -80,7 +80,8 @@ def _roles(draft: Draft, reference: bool, together: Read[bool]) -> None:
     if model is not None and scored:
         roles.judged(draft, str(model), apart("reward"), roles.Served(common.model_name(model.value)))
     elif remote is not None:
-        roles.judged(draft, f"{remote[0].key} = {one_line(remote[1], 60)}: a server")
+        kind = "a function" if str(remote[1]).endswith(".py") else "a server"
+        roles.judged(draft, f"{remote[0].key} = {one_line(remote[1], 60)}: {kind}")
     roles.put_turns(draft, None, "", "" if agent is None else str(agent))
     rank = draft.count("ds.lora.rank", "lora_rank", default=0, least=0)
     roles.adapters(draft, rank)

@@ -61,7 +61,8 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         draft.note(str(gen), "dropped groups are refilled one by one here, not a generation batch at a time")
     usual = mode in ("one_step_off", "fully_async") and not is_agent_flow(draft.settings)
     bypass = draft.flag("algorithm.rollout_correction.bypass_mode", default=usual)
-    loss = draft.flag(f"{ACTOR}.use_kl_loss", default=False)
+    penalty = draft.number("rllm.algorithm.kl_beta", default=0.0)  # rllm/trainer/verl/utils.py, sync_config
+    loss = draft.flag(f"{ACTOR}.use_kl_loss", default=penalty.value > 0)
     reference = loss.value or draft.flag("algorithm.use_kl_in_reward", default=False).value
     common.hardware_and_times(
         draft, speed, not bypass.value, reference, with_old=turned(bypass), with_reference=loss.written

@@ -122,6 +122,11 @@ def test_rllms_own_keys_go_before_verls() -> None:
     assert (own.workload.group_size, own.trainer.batch_samples) == (2, 32)
 
 
+def test_rllms_penalty_needs_a_reference() -> None:
+    assert not read("verl", RLLM).trainer.recipe.reference
+    assert read("verl", f"{RLLM} rllm.algorithm.kl_beta=0.001").trainer.recipe.reference
+
+
 def test_rllms_asynchronous_training_is_verls_law() -> None:
     """rllm/trainer/sync_coordinator.py: (1 + staleness) x pulls x mini-batch groups in a sync window."""
     on = "rllm.async_training.enable=true rllm.async_training.staleness_threshold=2 rollout.nnodes=1"

@@ -259,3 +259,10 @@ def test_both_caps_go_back(tmp_path: Path) -> None:
         again = read("skyrl", scenario_to("skyrl", first, limits_of).text, "run.sh").scenario
         assert again.workload.turns.max_output_tokens == 500
         assert again.workload.output_tokens == first.workload.output_tokens
+
+
+def test_open_instruct_bounds_a_turn_within_the_response() -> None:
+    """open_instruct/vllm_utils.py: what is left of the response, and of the turn."""
+    words = "python open_instruct/grpo_fast.py --model_name_or_path q/q --tools search --max_steps 4"
+    turns = read("open-instruct", f"{words} --response_length 2048 --per_turn_max_tokens 700", "c.sh").scenario.workload
+    assert (turns.turns.count, turns.turns.max_output_tokens, turns.output_tokens.max) == (5, 700, 2048)  # type: ignore[union-attr]
