@@ -45,8 +45,8 @@ _KINDS = (
     _Kind(r"(optim\w*offload|offload_optimizer|full_offload)(\.enabled)?$", "trainer.recipe.offload", "none", "states"),
     _Kind(r"kv_cache_dtype$|fp8_kv_cache$", "engine.kv_dtype", "auto", "fp8", small=True),
     _Kind(_ENGINE + r"(dtype|precision|quant\w*|fp8\w*|fp4\w*)(\.\w+)?$", "engine.dtype", "auto", "fp8", small=True),
-    _Kind(r"(dtype|precision|quant\w*|\bfp8\w*|\bfp4\w*)(\.\w+)?$", "trainer.recipe.precision", "bf16", "fp8",
-          small=True),
+    _Kind(r"(dtype|precision|quant\w*|load_in_\dbit|\bfp8\w*|\bfp4\w*)(\.\w+)?$", "trainer.recipe.precision", "bf16",
+          "fp8", small=True),
     _Kind(r"(teacher|distill|opd)\w*([._].*)?(path|name|url|server_ip|n_?gpus\w*|gpus\w*|n?_?nodes|device_mapping|"
           r"enabled)$",
           "trainer.recipe.reference", True, "false"),

@@ -336,5 +336,7 @@ def test_what_is_left_is_named_under_what_it_would_change() -> None:
     assert "trainer.recipe.tune" not in read("slime", SLIME + latent, "c.sh").scenario.assumed
     swift = "NPROC_PER_NODE=4 swift rlhf --rlhf_type grpo --model Qwen/Qwen3-8B --quant_method bnb --quant_bits 4"
     assert "trainer.recipe.precision" in read("ms-swift", swift, "c.sh").scenario.assumed
+    four = "trl grpo --model_name_or_path Qwen/Qwen3-8B --num_processes 4 --use_peft --load_in_4bit"
+    assert "trainer.recipe.precision" in read("trl", four, "c.sh").scenario.assumed
     why = next(a.why for a in read("prime-rl", PRIME + JUDGES, "c.toml").assumed if a.path == REWARD)
     assert "Qwen3-235B" in why
