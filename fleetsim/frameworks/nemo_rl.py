@@ -190,7 +190,7 @@ def _single_controller(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
 
 class _NodesBeside(Struct, frozen=True):
     """Of the cluster's nodes, those that neither train nor generate; of a single node, its GPUs. taught: teachers pass
-    over every sample."""
+    over every sample on the trainer's GPUs."""
 
     nodes: int
     gpus_of_one: int
@@ -218,11 +218,12 @@ def _put_beside(draft: Draft) -> _NodesBeside:
         each = draft.count(f"{usual}.num_nodes", default=1).value if own else 0
         nodes += each * max(1, len(models))
         parts = [f"{usual}.{kind}_parallel_size" for kind in ("tensor_model", "pipeline_model", "context")]
-        ranks = roles.served(draft, ("",), parts, 1).ranks
+        ranks = times(*(draft.count(part, default=1) for part in parts)).value
         for model in sorted(models) or [""]:
             by = roles.Served(common.model_name(model), ranks)
             roles.taught(draft, f"{_TEACHERS}: {model or 'a teacher'}", each * per_node, by)
         draft.settings.see(_TEACHERS)
+        taught = not own
     gym = draft.maybe_count("env.nemo_gym.num_gpu_nodes", least=0)
     if gym is not None and gym.value:
         roles.judged(draft, f"{gym.key}: judges of NeMo-Gym", gym.value * per_node)

@@ -72,7 +72,10 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     # roll/configs/base_config.py, PPOConfig: a penalty switches the reference model on
     penalty = draft.flag("use_kl_loss", default=False).value or draft.number("init_kl_coef", default=0.2).value > 0
     asked = draft.flag("enable_reference", default=False)
-    reference = Read(asked.key, asked.value or penalty, asked.given)
+    # _handle_opd_mapping: of a distillation the teachers are the references
+    taught, used = settings.has("teacher"), _held(draft)
+    places = [gpu_list(settings.found[key].value) for key in settings.below("teacher") if key.endswith("_mapping")]
+    reference = Read(asked.key, (asked.value or penalty) and not taught, asked.given)
     trained = settings.get("actor_train.device_mapping")
     place = {} if trained is None else {"reference.device_mapping": trained[1]}
     off = {reference.key: False, "init_kl_coef": 0.0, "use_kl_loss": False}
@@ -82,7 +85,11 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     for block in ("trainer", layout):
         put_rows(draft, block, "actor_train.strategy_args.strategy_config.")
     old, with_old = _own_pass(draft, group, strategy)
-    passes = {"with_old": with_old, "with_reference": back, "taught": settings.has("teacher")}
+    passes = {
+        "with_old": with_old,
+        "with_reference": back,
+        "taught": taught and any(not (gpus or set()) - used for gpus in places),
+    }
     common.hardware_and_times(draft, speed, old, reference.value, **passes)
     _roles(draft, reference.value)
 
@@ -114,7 +121,7 @@ def _own_pass(draft: Draft, group: Read[int], strategy: str) -> tuple[bool, Back
 
 def _roles(draft: Draft, reference: bool) -> None:
     """Models beside the actor, and the GPUs that are theirs alone."""
-    settings, held = draft.settings, (_listed(draft, "actor_train") or set()) | (_listed(draft, "actor_infer") or set())
+    settings, held = draft.settings, _held(draft)
     trained = settings.get("actor_train.device_mapping")
     estimator = draft.text("adv_estimator", default="gae")
     on = {estimator.key: "gae", "critic.device_mapping": trained[1] if trained else "list(range(0,1))"}
@@ -280,6 +287,11 @@ def _gpus(draft: Draft) -> None:
 def _from(key: str, start: int) -> Back:
     """Back from a number of GPUs: so many, from the first that is given."""
     return lambda want: {key: f"list(range({start},{start + want}))"}
+
+
+def _held(draft: Draft) -> set[int]:
+    """The GPUs that train or generate."""
+    return (_listed(draft, "actor_train") or set()) | (_listed(draft, "actor_infer") or set())
 
 
 def _listed(draft: Draft, role: str) -> set[int] | None:

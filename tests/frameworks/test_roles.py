@@ -149,6 +149,18 @@ def test_teachers_that_share_gpus_have_them_once() -> None:
     assert teacher.instances * teacher.engine.gpus == 8
 
 
+def test_a_teacher_of_its_own_gpus_takes_none_of_the_trainers_time() -> None:
+    """One that shares them passes there, as a reference does, and in the reference's place."""
+    apart, shared = (ROLL.format("grpo", "teacher", gpus) for gpus in ("12,20", "0,8"))
+    assert [read("roll", text).scenario.trainer.recipe.reference for text in (apart, shared)] == [False, True]
+    opd = "on_policy_distillation: {{enabled: true, teacher_model_by_agent_name: {{a: q/x}}, {}}}"
+    own = "non_colocated_teachers: {enabled: true}"
+    nemo = [
+        NEMO.format("", "", f"{opd.format(more)}\nloss_fn: {{reference_policy_kl_penalty: 0}}") for more in (own, "")
+    ]
+    assert [read("nemo-rl", text).scenario.trainer.recipe.reference for text in nemo] == [False, True]
+
+
 def test_nemo_rls_trainer_has_what_others_leave() -> None:
     reward = "env: {reward_model: {model_name: q/rm, resources: {num_nodes: 1}}}"
     assert read("nemo-rl", NEMO.format("", "", reward)).scenario.trainer.gpus == 24
