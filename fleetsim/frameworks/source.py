@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -112,6 +113,8 @@ def _of_tree(tree: Any, name: str, folder: Path | None, depth: int) -> RunSettin
         raise InputError(
             [Problem(name, str(tree)[:80], "must be a mapping of keys", "give the framework's configuration file")]
         )
+    if isinstance(tree.get("run"), str) and "resources" in tree:
+        return _of_script(_sky_script(tree), name, folder, depth)
     base = RunSettings()
     parents: list[str] = []
     for parent, package in _parents(tree.get("defaults")):
@@ -126,6 +129,19 @@ def _of_tree(tree: Any, name: str, folder: Path | None, depth: int) -> RunSettin
         if key not in ("defaults", "hydra"):
             settings.add(str(key), value, name)
     return settings.over(base)
+
+
+def _sky_script(task: Mapping[str, Any]) -> str:
+    """What a task of SkyPilot runs, on its first node, with the variables that SkyPilot gives it (its page on
+    environment variables)."""
+    resources = task["resources"] if isinstance(task["resources"], Mapping) else {}
+    wanted = resources.get("accelerators")
+    count = next(iter(wanted.values()), 1) if isinstance(wanted, Mapping) else str(wanted).partition(":")[2] or 1
+    given: dict[str, Any] = {"SKYPILOT_NUM_NODES": task.get("num_nodes", 1), "SKYPILOT_NODE_RANK": 0}
+    given |= {"SKYPILOT_NUM_GPUS_PER_NODE": count} if wanted else {}
+    given |= task["envs"] if isinstance(task.get("envs"), Mapping) else {}
+    said = (f"{key}={shlex.quote(str(value))}" for key, value in given.items() if isinstance(value, (str, int, float)))
+    return "\n".join((*said, task["run"]))
 
 
 def _parents(defaults: Any) -> list[tuple[str, str]]:

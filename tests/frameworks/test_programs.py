@@ -9,6 +9,7 @@ import pytest
 from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import Imported, scenario_from
 from fleetsim.frameworks.source import parsed_source, read_source
+from fleetsim.job.in_frameworks import patched
 
 NEMO = """\
 if not args.config:
@@ -88,3 +89,30 @@ def test_a_workflow_of_rllms_is_an_agent() -> None:
     words = "actor_rollout_ref.model.path=Qwen/Qwen3-8B rllm.workflow.use_workflow=True"
     text = f"python3 -m examples.train {words}"
     assert "workload.turns.count" in scenario_from("verl", parsed_source(text, "c.sh"), "c.sh").scenario.assumed
+
+
+SKY = """\
+resources: {{accelerators: {}}}
+num_nodes: 2
+envs: {{BATCH: 64}}
+run: |
+  if [ "$SKYPILOT_NODE_RANK" == "0" ]; then
+    python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen3-8B \\
+      data.train_batch_size=$BATCH trainer.nnodes=$SKYPILOT_NUM_NODES \\
+      trainer.n_gpus_per_node=$SKYPILOT_NUM_GPUS_PER_NODE
+  fi
+"""
+
+
+@pytest.mark.parametrize("accelerators", ["H100:4", "{H100: 4}"])
+def test_a_task_of_skypilot_runs_on_what_it_asks_for(accelerators: str) -> None:
+    job = scenario_from("verl", parsed_source(SKY.format(accelerators), "c.yaml"), "c.yaml").scenario
+    assert (job.trainer.gpus, job.trainer.batch_samples) == (2 * 4, 64)
+
+
+def test_a_task_of_skypilot_is_not_changed_in_place(tmp_path: Path) -> None:
+    path = tmp_path / "task.yaml"
+    path.write_text(SKY.format("H100:4"))
+    job = scenario_from("verl", read_source(str(path)), path.name, ["workload.group_size=4"]).scenario
+    with pytest.raises(InputError, match="cannot be changed alone"):
+        patched("verl", job, str(path))
