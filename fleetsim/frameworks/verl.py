@@ -51,6 +51,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     per_instance = _instance_gpus(draft)
     modes = {"fully_async": _fully_async, "colocate_async": _v1_async, "separate_async": _v1_async}
     modes.get(mode, _turns)(draft, n, per_instance)
+    if is_agent_flow(draft.settings):  # rllm/engine: so many workflows, a sample each
+        tasks = draft.count("rllm.workflow.n_parallel_tasks", default=256)
+        draft.put("fleet.max_in_flight_samples", max(tasks.value, n.value), tasks, why="a workflow has a sample")
     put_rows(draft, "requests")
     backend = draft.text(f"{ROLLOUT}.checkpoint_engine.backend", default="nccl")
     common.transport(draft, None if backend.value == "naive" else backend, TRANSPORTS)
@@ -103,7 +106,7 @@ def _put_turns(draft: Draft) -> None:
     turns = min((cap for cap in caps if cap is not None and on.value), key=lambda cap: cap.value, default=None)
     loop = draft.maybe_text(f"{ROLLOUT}.agent.agent_loop_config_path", f"{ROLLOUT}.agent.default_agent_loop")
     agent = str(tools or on) if on.value else str(loop) if loop is not None and "single_turn" not in loop.value else ""
-    if not agent and (is_agent_flow(draft.settings) or draft.flag("rllm.workflow.use_workflow", default=False).value):
+    if not agent and is_agent_flow(draft.settings):
         agent = "rLLM: an agent of the user's own"
     roles.put_turns(draft, turns, f"{section}.max_assistant_turns", agent)
 
@@ -187,10 +190,7 @@ def _fully_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     queue = (times(*parts, every), threshold, n)
     draft.put("buffer.capacity_samples", cap * n.value, *queue, why="the message queue")
     put_rows(draft, "queue")
-    if is_agent_flow(draft.settings):  # rllm/engine: so many workflows, a sample each
-        tasks = draft.count("rllm.workflow.n_parallel_tasks", default=256)
-        draft.put("fleet.max_in_flight_samples", max(tasks.value, n.value), tasks, why="a workflow has a sample")
-    else:
+    if not is_agent_flow(draft.settings):
         most = draft.count("async_training.concurrent_samples_per_replica", default=16)
         path, why = "fleet.max_in_flight_samples_per_instance", "prompts per replica x responses"
         draft.product(path, most, n, why=why)

@@ -45,14 +45,14 @@ _RLLM, _ITS_ASYNC = "rllm.", "rllm.async_training"
 
 
 def is_agent_flow(settings: RunSettings) -> bool:
-    """Whether rLLM's own trainer runs, with agents of the user's, on verl."""
-    backend = settings.get("rllm/backend")
-    return backend is not None and backend[1] == "verl"
+    """Whether rLLM's own trainer runs on verl, with agents of the user's; before it had backends a switch said so."""
+    backend, workflow = settings.get("rllm/backend"), settings.get("rllm.workflow.use_workflow")
+    return str(workflow and workflow[1]).lower() == "true" if backend is None else backend[1] == "verl"
 
 
 def with_verl_names(settings: RunSettings) -> None:
     """Let verl's keys lead to the settings of EasyR1 and rLLM, which keep their own names on the way back."""
-    if is_agent_flow(settings):
+    if is_agent_flow(settings) and settings.has("rllm/backend"):
         on = settings.get(f"{_ITS_ASYNC}.enable")
         _rename(settings, "rLLM", off="" if on is not None and str(on[1]).lower() == "true" else _ITS_ASYNC)
     if settings.has("worker.actor", "worker.rollout"):

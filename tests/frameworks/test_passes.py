@@ -117,6 +117,7 @@ def test_rllms_own_keys_go_before_verls() -> None:
     usual = read("verl", RLLM)
     assert (usual.workload.group_size, usual.trainer.batch_samples, usual.trainer.recipe.critic) == (8, 64 * 8, False)
     assert usual.workload.output_tokens.max == 30720
+    assert usual.fleet.max_in_flight_samples == 256
     assert "workload.turns.count" in usual.assumed
     own = read("verl", f"{RLLM} actor_rollout_ref.rollout.n=4 rllm.rollout.n=2 data.train_batch_size=16")
     assert (own.workload.group_size, own.trainer.batch_samples) == (2, 32)
