@@ -54,15 +54,20 @@ class NotModelled(Struct, frozen=True):
     why: str
 
 
+class Served(Struct, frozen=True):
+    """The engines of another model. model: empty where nothing names it. ranks: GPUs of an engine, 0 likewise."""
+
+    model: str = ""
+    ranks: int = 0
+
+
 class Apart(Struct, frozen=True):
-    """Who reads samples on GPUs of its own, for which station. model: empty where nothing names it. ranks: GPUs of one
-    of its engines, 0 where nothing says how many."""
+    """Who reads samples on GPUs of its own, for which station, by which engines."""
 
     station: str
     who: str
     gpus: int
-    model: str = ""
-    ranks: int = 0
+    by: Served
 
 
 class Draft(Struct):

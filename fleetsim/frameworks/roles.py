@@ -11,22 +11,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
-
 from fleetsim import units
 from fleetsim.frameworks import common
-from fleetsim.frameworks.draft import Apart, Draft
+from fleetsim.frameworks.draft import Apart, Draft, Served
 from fleetsim.frameworks.reading import Back, Read, one_of, times, writes
 
 REFERENCE, CRITIC, TUNE = "trainer.recipe.reference", "trainer.recipe.critic", "trainer.recipe.tune"
 REWARD = "workload.reward.latency_s"
-
-
-class Served(Struct, frozen=True):
-    """The engines of another model. model: empty where nothing names it. ranks: GPUs of an engine, 0 likewise."""
-
-    model: str = ""
-    ranks: int = 0
 
 
 _LIKE_THE_POLICYS = Served()
@@ -42,7 +33,7 @@ def served(draft: Draft, models: Sequence[str], ranks: Sequence[str] = (), usual
 def judged(draft: Draft, who: str, gpus: int = 0, by: Served = _LIKE_THE_POLICYS) -> None:
     """Something that scores samples, of which no configuration says how long it takes."""
     if gpus and not draft.is_given(REWARD):
-        draft.apart.append(Apart("judge", who, gpus, by.model, by.ranks))
+        draft.apart.append(Apart("judge", who, gpus, by))
     else:
         _waited_for(draft, who, gpus)
 
@@ -75,7 +66,7 @@ def judges(draft: Draft, *keys: str) -> None:
 def taught(draft: Draft, who: str, gpus: int = 0, by: Served = _LIKE_THE_POLICYS) -> None:
     """A teacher: engines that read every sample, where it has GPUs of its own."""
     if gpus:
-        draft.apart.append(Apart("teacher", who, gpus, by.model, by.ranks))
+        draft.apart.append(Apart("teacher", who, gpus, by))
     else:
         passed(draft, who)
 
@@ -90,7 +81,7 @@ def put_stations(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     tp, pp = (draft.given.get(f"engine.{key}", draft.values.get(f"engine.{key}", 1)) for key in ("tp", "pp"))
     for station in dict.fromkeys(one.station for one in draft.apart):
         whose = [one for one in draft.apart if one.station == station]
-        first = max(whose, key=lambda one: one.gpus)
+        first = max(whose, key=lambda one: one.gpus).by
         known = bool(first.model) and (speed is None or speed(first.model, str(policy["gpu"]), 1) is not None)
         path, ranks = f"stations.{station}.instances", first.ranks or tp * pp
         count = sum(one.gpus for one in whose) // ranks

@@ -65,15 +65,16 @@ def _rename(settings: RunSettings, project: str, off: str = "") -> None:
     told, own = FRAMEWORKS["verl"].told, project == "rLLM"
     if off:
         settings.see(off)
-    for theirs, (ours,) in told["renamed"].items():
-        if theirs.startswith(_RLLM) == own and theirs != off and not (off and theirs.startswith(off)):
-            for key in [key for key in (theirs, *settings.below(theirs)) if key in settings.found]:
-                name, setting = normal(ours + key[len(theirs) :]), settings.found.pop(key)
-                settings.found[name] = setting if own else settings.found.get(name, setting)
+    is_its = lambda key: key.startswith(_RLLM) == own and not (off and key.startswith(off))  # noqa: E731
+    renamed = {theirs: ours for theirs, (ours,) in told["renamed"].items() if is_its(theirs)}
+    for theirs, ours in renamed.items():
+        for key in [key for key in (theirs, *settings.below(theirs)) if key in settings.found]:
+            name, setting = normal(ours + key[len(theirs) :]), settings.found.pop(key)
+            settings.found[name] = setting if own else settings.found.get(name, setting)
     for key, (value,) in told["usual"].items():
-        if key.startswith(_RLLM) == own and not (off and key.startswith(off)):
-            theirs = next((name for name in told["renamed"] if key == name or key.startswith(f"{name}.")), "")
-            name = normal(told["renamed"][theirs][0] + key[len(theirs) :]) if theirs else key
+        if is_its(key):
+            theirs = next((name for name in renamed if f"{key}.".startswith(f"{name}.")), "")
+            name = normal(renamed.get(theirs, "") + key[len(theirs) :])
             settings.found.setdefault(name, Setting(key, plain_scalar(value), f"{project}'s default"))
 
 
