@@ -11,8 +11,8 @@ import re
 from typing import Any
 
 from fleetsim.frameworks import common, roles
-from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Back, Read, one_line, one_of, times
+from fleetsim.frameworks.draft import Draft, Served
+from fleetsim.frameworks.reading import Back, Read, one_line, one_of, switched, times
 from fleetsim.frameworks.sides import adapter
 from fleetsim.frameworks.tables import put_rows
 
@@ -49,11 +49,17 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     most = draft.count("rollout.max_concurrent_rollouts", default=batch.value)
     draft.product("fleet.max_in_flight_samples", most, n, why="rollouts are prompts with all samples")
     put_rows(draft, "rollouts")
-    recompute = draft.flag("actor.recompute_logprob", default=True)
+    # areal/api/cli_args.py, should_compute_prox_logp
+    decoupled = draft.flag("actor.use_decoupled_loss", default=False)
+    recompute = draft.flag("actor.recompute_logprob", default=False)
+    method = draft.text("actor.prox_logp_method", default="recompute")
+    old, with_old = recompute.value, recompute.written
+    if decoupled.value:
+        old, with_old = method.value != "loglinear", switched(method.key, "recompute", "loglinear")
     reference = draft.number("actor.kl_ctl", default=0.1).value > 0 and draft.settings.has("ref")
     with_ref = {"actor.kl_ctl": 0.1, "ref.backend": "${actor.backend}", "ref.path": "${actor.path}"}
     back = one_of({True: with_ref, False: {"actor.kl_ctl": 0.0}})
-    common.hardware_and_times(draft, speed, recompute.value, reference, with_old=recompute.written, with_reference=back)
+    common.hardware_and_times(draft, speed, old, reference, with_old=with_old, with_reference=back)
     put_rows(draft, "trainer")
     _roles(draft)
 
@@ -91,9 +97,9 @@ def _roles(draft: Draft) -> None:
     roles.critic(draft, backend, settings.has("critic"), one_of({True: with_it, False: {}}), _own_gpus(draft, "critic"))
     if settings.has("teacher"):
         path = draft.text("teacher.path", default="a teacher")
-        roles.taught(draft, str(path), _own_gpus(draft, "teacher"))
+        roles.taught(draft, str(path), *_own_engines(draft, "teacher"))
     if settings.has("judge_engine"):
-        roles.judged(draft, "judge_engine: a judge", _own_gpus(draft, "judge_engine"))
+        roles.judged(draft, "judge_engine: a judge", *_own_engines(draft, "judge_engine"))
     if settings.has("ref") and draft.values.get(roles.REFERENCE) and (apart := _own_gpus(draft, "ref")):
         roles.passed(draft, "ref.backend: the reference model", apart)
     if any(draft.flag(f"{role}.use_lora", default=False).value for role in ("actor", "rollout")):
@@ -102,6 +108,13 @@ def _roles(draft: Draft) -> None:
         adapter(draft, rank)
     other = "vllm" if draft.values.get("engine.name") != "vllm" else "sglang"
     settings.see("critic", "ref", "teacher", "judge_engine", other)
+
+
+def _own_engines(draft: Draft, role: str) -> tuple[int, Served]:
+    """GPUs of a role that reads every sample, and its engines."""
+    gpus, sizes = _own_gpus(draft, role), _sizes(draft, draft.maybe_text(f"{role}.backend"))[1]
+    model = roles.served(draft, (f"{role}.path",)).model
+    return gpus, Served(model, math.prod(sizes[letter] for letter in "ptc") if gpus else 0)
 
 
 def _own_gpus(draft: Draft, role: str) -> int:

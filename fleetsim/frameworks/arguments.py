@@ -22,6 +22,8 @@ _NUMBER = re.compile(r"-[\d.]")
 _LAUNCHERS = ("python", "torchrun", "accelerate", "deepspeed", "uv")
 _LAUNCHER_MODULES = ("torch.distributed", "accelerate.commands", "deepspeed.launcher")
 _PROCESS_FLAGS = {"num_processes", "nproc_per_node", "nnodes", "num_machines", "config_file"}
+# The file that is started, as the command names it.
+PROGRAM = "launcher.program"
 _COMMANDS = ("trl", "rl", "openrlhf")
 # These start one thing of several, which their next word names, on as many processes as the environment says.
 _NAMING = ("swift", "megatron")
@@ -68,9 +70,11 @@ def entry_of(words: Sequence[tuple[str, bool]]) -> tuple[str, int, RunSettings] 
             before = words[i - 1][0] if i else ""
             if before in ("-m", "--module") and not text.startswith(_LAUNCHER_MODULES):
                 _processes(launcher, words[last:i])
+                launcher.add(PROGRAM, f"{text.replace('.', '/')}.py", "launcher")
                 return text, i + 1, launcher
             if text.endswith(".py") or (_base(text) in _COMMANDS and before != "-m"):
                 _processes(launcher, words[last:i])
+                launcher.add(PROGRAM, text, "launcher")
                 return _base(text), i + 1, launcher
     for i, (text, _) in enumerate(words[:4]):
         if _base(text) in _COMMANDS:

@@ -45,7 +45,18 @@ def model(draft: Draft, *keys: str, remedy: str) -> None:
         draft.could("engine.model", None, lambda want: {keys[0]: str(want).removesuffix("/config.json")})
         draft.refuse(keys[0], None, "is missing: the model says how fast an engine is", remedy)
         return
-    name = read.value.strip().rstrip("/")
+    shown = model_name(read.value)
+    if not shown:
+        placeholder = any(c.isprintable() for c in read.value.strip().rstrip("/"))
+        draft.refuse(read.key, read.value, "names no model" + (": a placeholder" if placeholder else ""), remedy)
+        return
+    draft.put("engine.model", shown, read, back=lambda want: read.written(str(want).removesuffix("/config.json")))
+
+
+def model_name(text: str) -> str:
+    """The model that a setting names: a Hugging Face id, a folder's config.json, or the last part of a path that says
+    which model it is; empty where that is a placeholder."""
+    name = text.strip().rstrip("/")
     config = os.path.join(name, "config.json")
     try:
         local = "\0" not in name and os.path.isfile(config)
@@ -59,10 +70,7 @@ def model(draft: Draft, *keys: str, remedy: str) -> None:
         cached = _CACHED.search(name)
         shown = "/".join(cached.groups()) if cached else (_STATE.sub("", name) or name).rpartition("/")[2]
     shown = "".join(c for c in shown if c.isprintable())[:300]
-    if not shown or (not local and (_PLACEHOLDER.search(name) or _PLACEHOLDER.search(shown))):
-        draft.refuse(read.key, read.value, "names no model" + (": a placeholder" if shown else ""), remedy)
-        return
-    draft.put("engine.model", shown, read, back=lambda want: read.written(str(want).removesuffix("/config.json")))
+    return "" if not local and (_PLACEHOLDER.search(name) or _PLACEHOLDER.search(shown)) else shown
 
 
 def lengths(

@@ -30,7 +30,7 @@ from fleetsim.frameworks import (
     verl,
 )
 from fleetsim.frameworks.common import TrainerSpeed
-from fleetsim.frameworks.detection import expect, other_job, unlike
+from fleetsim.frameworks.detection import expect, hidden, other_job, unlike
 from fleetsim.frameworks.draft import Assumed, Draft, NotModelled, Taken
 from fleetsim.frameworks.equal_parts import divides, refusal
 from fleetsim.frameworks.reading import one_line
@@ -118,10 +118,10 @@ def scenario_from(
     problems = [*draft.problems, *problems]
     if problems:
         missing = any(p.rule.startswith("is missing") for p in draft.problems)
-        another = (other_job(settings) or unlike(settings, framework)) if missing else None
+        another = (other_job(settings) or unlike(settings, framework) or hidden(settings)) if missing else None
         once = {(problem.path, problem.rule): problem for problem in reversed(problems)}
         raise InputError([*reversed(once.values())] if another is None else [another])
-    put_stations(draft)
+    put_stations(draft, speed)
     name_unread(draft)
     if settings.parents:
         above = one_line(", ".join(settings.parents))

@@ -43,6 +43,13 @@ def unlike(settings: RunSettings, framework: str) -> Problem | None:
     return Problem("CONFIG", None, rule, "give its configuration file, launch script or flags")
 
 
+def hidden(settings: RunSettings) -> Problem | None:
+    """That a script gives its program a file which its words alone do not tell."""
+    if not settings.has_lost("config", "config_file", "config_path", "config_name"):
+        return None
+    return Problem("CONFIG", None, "runs with a file that is not found by the script's words", "give that file")
+
+
 def other_job(settings: RunSettings, *, sections: bool = True) -> Problem | None:
     """What a file is that lacks what a rollout needs; None where nothing says it. sections: whether they count, too."""
     rollout = settings.get("rollout_function_path", "loss_type")  # slime's

@@ -54,11 +54,27 @@ class NotModelled(Struct, frozen=True):
     why: str
 
 
+class Served(Struct, frozen=True):
+    """The engines of another model. model: empty where nothing names it. ranks: GPUs of an engine, 0 likewise."""
+
+    model: str = ""
+    ranks: int = 0
+
+
+class Apart(Struct, frozen=True):
+    """Who reads samples on GPUs of its own, for which station, by which engines."""
+
+    station: str
+    who: str
+    gpus: int
+    by: Served
+
+
 class Draft(Struct):
     """What a framework's module builds. given: what the user set himself. preset: the shipped one that is alike.
 
     guesses: paths whose values neither the configuration nor the framework says. links: the ways back. other_gpus: GPUs
-    of what the scenario has no place for. apart: station, who and GPUs of what reads samples on GPUs of its own.
+    of what the scenario has no place for. apart: who reads samples on GPUs of its own.
     """
 
     framework: str
@@ -76,7 +92,7 @@ class Draft(Struct):
     links: list[Link] = field(default_factory=list)
     missing: set[str] = field(default_factory=set)
     other_gpus: int = 0
-    apart: list[tuple[str, str, int]] = field(default_factory=list)
+    apart: list[Apart] = field(default_factory=list)
 
     # ------------------------------------------------------------------------------------------------------ reading
 

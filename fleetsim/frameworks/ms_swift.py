@@ -53,18 +53,19 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     nodes = draft.count("nnodes", "launcher.nnodes", default=1)
     each = draft.count("nproc_per_node", "launcher.nproc_per_node", default=1)
     gpus = draft.take("trainer.gpus", ray or on_nodes(nodes, each), why="one GPU per process")
-    samples, step = _megatron_samples(draft, n) if megatron else put_samples(draft, gpus, n, _LEAST, 1)
+    samples = _megatron_samples(draft, n) if megatron else put_samples(draft, gpus, n, _LEAST, 1)[0]
     _rollout(draft, gpus, samples)
     common.transport(draft, None, {})
     put_rows(draft, "filter")
     beta = draft.number("beta", default=0.04)
     with_kl = switched(beta.key, 0.04, 0.0)
-    common.hardware_and_times(draft, speed, samples.value > step.value, beta.value > 0, with_reference=with_kl)
+    # swift/rlhf_trainers/grpo_trainer.py, _prepare_batch_inputs: the policy's own pass is always made
+    common.hardware_and_times(draft, speed, True, beta.value > 0, with_reference=with_kl)
     put_rows(draft, "epochs")
     _trainer(draft, megatron)
 
 
-def _megatron_samples(draft: Draft, n: Read[int]) -> tuple[Read[int], Read[int]]:
+def _megatron_samples(draft: Draft, n: Read[int]) -> Read[int]:
     """megatron_args.py, resolve_generation_batch_size: a generation is so many global batches, each a step."""
     update = draft.count("global_batch_size", default=16)
     whole, steps = draft.maybe_count("generation_batch_size"), draft.maybe_count("steps_per_generation")
@@ -79,7 +80,7 @@ def _megatron_samples(draft: Draft, n: Read[int]) -> tuple[Read[int], Read[int]]
 
     why = "their updates count as one step"
     draft.put("trainer.recipe.optimizer_steps", steps.value, steps, why=why, back=split, unless=1)
-    return batch, update
+    return batch
 
 
 def _rollout(draft: Draft, gpus: Read[int], samples: Read[int]) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from fleetsim.frameworks import common, roles
-from fleetsim.frameworks.draft import Draft
+from fleetsim.frameworks.draft import Draft, Served
 from fleetsim.frameworks.reading import NODE_GPUS, Read, nodes_of, on_nodes, one_of, parts_of, switched, times, writes
 from fleetsim.frameworks.sides import vllm_drafts
 from fleetsim.frameworks.tables import put_rows
@@ -77,9 +77,13 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     _transport(draft)
     penalty = draft.number("loss_fn.reference_policy_kl_penalty", default=0.01)
     with_kl, called = switched(penalty.key, 0.01, 0.0), "policy log-probs"
-    common.hardware_and_times(
-        draft, speed, True, penalty.value > 0, with_reference=with_kl, taught=beside.taught, called=called
-    )
+    # opd.py, _skip_prev_logprobs: of one update on its own samples the ratio is 1
+    one_ratio = draft.flag("loss_fn.force_on_policy_ratio", default=False)
+    needed = draft.maybe_number("grpo.seq_logprob_error_threshold") is not None
+    old = needed or not one_ratio.value
+    with_old = lambda want: {one_ratio.key: not want} if (one or want) and not needed else None  # noqa: E731
+    passes = {"with_old": with_old, "with_reference": with_kl, "taught": beside.taught, "called": called}
+    common.hardware_and_times(draft, speed, old, penalty.value > 0, **passes)
     _put_recipe(draft)
     own = draft.text("data.default.env_name", "data.train.env_name", "data.env_name", default="math")
     pool = f"env.{own.value}.num_workers"
@@ -186,7 +190,7 @@ def _single_controller(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
 
 class _NodesBeside(Struct, frozen=True):
     """Of the cluster's nodes, those that neither train nor generate; of a single node, its GPUs. taught: teachers pass
-    over every sample."""
+    over every sample on the trainer's GPUs."""
 
     nodes: int
     gpus_of_one: int
@@ -201,7 +205,8 @@ def _put_beside(draft: Draft) -> _NodesBeside:
     if draft.settings.has(f"{reward}.resources"):
         nodes = draft.count(f"{reward}.resources.num_nodes", default=1).value
         gpus = draft.count(f"{reward}.resources.gpus_per_node", default=1).value
-        roles.judged(draft, f"{reward}.model_name: a reward model", gpus if single else nodes * per_node)
+        by = roles.served(draft, (f"{reward}.model_name",), (f"{reward}.dtensor_cfg.tensor_parallel_size",), 1)
+        roles.judged(draft, f"{reward}.model_name: a reward model", gpus if single else nodes * per_node, by)
         nodes = 0 if single else nodes
     taught = draft.flag(f"{_TEACHERS}.enabled", default=False).value
     if taught:
@@ -209,10 +214,16 @@ def _put_beside(draft: Draft) -> _NodesBeside:
         models = {str(found[1]) for key in draft.settings.below(f"{_TEACHERS}.teacher_model_by_agent_name")
                   if (found := draft.settings.get(key)) is not None}  # fmt: skip
         own = draft.flag(f"{apart}.enabled", default=False).value
-        each = draft.count(f"{apart}.default_teacher_cfg.num_nodes", default=1).value if own else 0
+        usual = f"{apart}.default_teacher_cfg"
+        each = draft.count(f"{usual}.num_nodes", default=1).value if own else 0
         nodes += each * max(1, len(models))
-        roles.taught(draft, f"{_TEACHERS}: {max(1, len(models))} teachers", each * max(1, len(models)) * per_node)
+        parts = [f"{usual}.{kind}_parallel_size" for kind in ("tensor_model", "pipeline_model", "context")]
+        ranks = times(*(draft.count(part, default=1) for part in parts)).value
+        for model in sorted(models) or [""]:
+            by = Served(common.model_name(model), ranks)
+            roles.taught(draft, f"{_TEACHERS}: {model or 'a teacher'}", each * per_node, by)
         draft.settings.see(_TEACHERS)
+        taught = not own
     gym = draft.maybe_count("env.nemo_gym.num_gpu_nodes", least=0)
     if gym is not None and gym.value:
         roles.judged(draft, f"{gym.key}: judges of NeMo-Gym", gym.value * per_node)

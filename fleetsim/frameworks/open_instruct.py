@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Read, one_line, one_of
+from fleetsim.frameworks.reading import Read, never, one_line, one_of
 from fleetsim.frameworks.tables import put_rows
 
 
@@ -25,9 +25,14 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     prompt = draft.count("max_prompt_token_length", default=256)
     common.lengths(draft, answer, prompt)
     # Calls of tools stand between turns within one response length (vllm_utils.py).
-    calls, tools = draft.maybe_count("max_steps", "max_tool_calls"), draft.settings.get("tools", "tool_parser_type")
+    calls, tools = (
+        draft.count("max_steps", "max_tool_calls", default=5),
+        draft.settings.get("tools", "tool_parser_type"),
+    )
     turns = None if tools is None else roles.turns_of_calls(calls)
     roles.put_turns(draft, turns, "", "" if tools is None else f"{tools[0].key} = {one_line(tools[1], 40)}")
+    if turns is not None:
+        draft.said(roles.TURN_CAP, "per_turn_max_tokens")
     if tools is not None:
         roles.workers(draft, "tools", [draft.maybe_count("pool_size")], "pool_size")
     roles.judges(draft, "llm_judge_model", "code_api_url")
@@ -52,11 +57,12 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """The passes of a step, the GPUs, and what the seconds of a step are made of."""
     reference = draft.flag("load_ref_policy", default=True)
     vllm_logprobs = draft.flag("use_vllm_logprobs", default=False)
+    several = draft.count("num_mini_batches", default=1).value > 1  # grpo_fast.py, step: one takes its own log-probs
     # GRPOExperimentConfig: no penalty without a reference, no correction of log-probs that are the engine's
     own, asked, uncorrected = vllm_logprobs.key, reference.key, {"use_rho_correction": False}
-    with_old = one_of({True: {own: False}, False: {own: True, **uncorrected}})
+    with_old = one_of({True: {own: False}, False: {own: True, **uncorrected}}) if several else never
     back = one_of({True: {asked: True}, False: {asked: False, "beta": 0.0}})
-    made = (not vllm_logprobs.value, reference.value)
+    made = (several and not vllm_logprobs.value, reference.value)
     common.hardware_and_times(draft, speed, *made, with_old=with_old, with_reference=back)
     # open_instruct/grpo_utils.py: one optimizer step for each mini-batch of each epoch; ZeRO-3 alone splits sequences
     put_rows(draft, "updates")
@@ -67,7 +73,7 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
 
 
 def _gpus(draft: Draft) -> None:
-    found = draft.settings.get("num_learners_per_node")
+    found = draft.settings.get("num_learners_per_node", "actor_num_gpus_per_node")
     value = [1] if found is None else found[1] if isinstance(found[1], list) else [found[1]]
     if not value or not all(type(v) is int and 0 <= v <= 1024 for v in value) or not sum(value):
         draft.refuse("num_learners_per_node", value, "must be GPUs per node, such as 8 8", "mend it")

@@ -7,7 +7,7 @@ openrlhf/trainer/ppo_trainer_async.py.
 from __future__ import annotations
 
 from fleetsim.frameworks import common, roles
-from fleetsim.frameworks.draft import Draft
+from fleetsim.frameworks.draft import Draft, Served
 from fleetsim.frameworks.reading import Read, on_nodes, one_line, one_of, switched, writes
 from fleetsim.frameworks.tables import put_rows
 
@@ -78,9 +78,10 @@ def _roles(draft: Draft, reference: bool, together: Read[bool]) -> None:
     its_own = 0 if both and scored else apart("critic")  # with the reward model, whose GPUs are counted
     roles.critic(draft, estimator, estimator.value == "gae", words, its_own)
     if model is not None and scored:
-        roles.judged(draft, str(model), apart("reward"))
+        roles.judged(draft, str(model), apart("reward"), Served(common.model_name(model.value)))
     elif remote is not None:
-        roles.judged(draft, f"{remote[0].key} = {one_line(remote[1], 60)}: a server")
+        kind = "a function" if str(remote[1]).endswith(".py") else "a server"
+        roles.judged(draft, f"{remote[0].key} = {one_line(remote[1], 60)}: {kind}")
     roles.put_turns(draft, None, "", "" if agent is None else str(agent))
     rank = draft.count("ds.lora.rank", "lora_rank", default=0, least=0)
     roles.adapters(draft, rank)

@@ -121,6 +121,10 @@ def _sources(draft: Draft, group: Read[int]) -> list[Any]:
     sources = found[1] if found is not None and isinstance(found[1], list) else []
     if found is not None and len(sources) > 1:
         draft.note(f"{len(sources)} entries of {found[0].key}", "several environments are one mixture of lengths here")
+    for key, value in (leaf for source in sources[:20] for leaf in _leaves(source)):
+        if key.endswith(".judges") and isinstance(value, list):
+            models = [str(judge["model"]) for judge in value if isinstance(judge, dict) and "model" in judge]
+            roles.judged(draft, f"judges of a source of {found[0].key if found else ''}: {', '.join(models)}")
     for source in sources[:20]:
         if isinstance(source, dict) and source.get("group_size", group.value) != group.value:
             draft.note("group_size of a source", f"all groups have {group.value} samples here")

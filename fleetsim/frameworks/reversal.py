@@ -62,11 +62,15 @@ _FACTS = (
 
 
 class Wanted:
-    """The values of a scenario by dotted path, with the engine's own limits where it gives none."""
+    """The values of a scenario by dotted path, with the engine's own limits where it gives none.
 
-    def __init__(self, scenario: Scenario, limits: Limits) -> None:
+    whole: a framework's recipe that is all defaults is one, too: the configuration that it changes may have another.
+    """
+
+    def __init__(self, scenario: Scenario, limits: Limits, *, whole: bool = False) -> None:
         self.scenario, self.limits_of, self.limits = scenario, limits, limits(scenario)
-        self.recipe = scenario.trainer.recipe.model_copy(update={"framework": None}) != RecipeConfig()
+        recipe = scenario.trainer.recipe
+        self.recipe = (recipe if whole else recipe.model_copy(update={"framework": None})) != RecipeConfig()
 
     def __call__(self, path: str) -> Any:
         """The value; None where it is null; NOTHING where the scenario says nothing of it."""
@@ -77,8 +81,8 @@ class Wanted:
         if path.startswith("trainer.recipe.") and path != "trainer.recipe.critic" and not self.recipe:
             return NOTHING
         value = field_at(self.scenario, path)
-        if path == TURN_CAP and value is None:  # the cap of a trajectory says it then
-            return NOTHING
+        if value is None and (path == TURN_CAP or path.startswith("trainer.recipe.")):
+            return NOTHING  # the cap of a trajectory says it then; a layout that is left open
         return self.limits.get(path) if value is None else value
 
     def cuts(self, prompts: float) -> bool:
@@ -167,7 +171,7 @@ def settled(framework: str, scenario: Scenario, limits: Limits, own: RunSettings
     limits: what an engine takes where a scenario gives no limits. own: a configuration to start from: only what must
     change of it is then set. Raises InputError where no mode can run it at all.
     """
-    modes, wanted = FRAMEWORKS[framework].modes, Wanted(scenario, limits)
+    modes, wanted = FRAMEWORKS[framework].modes, Wanted(scenario, limits, whole=own is not None)
     if own is None:
         ways = [_in_mode(partial(_read, framework, _started(mode)), mode, wanted) for mode in modes]
     else:

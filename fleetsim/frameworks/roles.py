@@ -12,17 +12,28 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleetsim import units
-from fleetsim.frameworks.draft import Draft
+from fleetsim.frameworks import common
+from fleetsim.frameworks.draft import Apart, Draft, Served
 from fleetsim.frameworks.reading import Back, Read, one_of, times, writes
 
 REFERENCE, CRITIC, TUNE = "trainer.recipe.reference", "trainer.recipe.critic", "trainer.recipe.tune"
 REWARD = "workload.reward.latency_s"
 
 
-def judged(draft: Draft, who: str, gpus: int = 0) -> None:
+_LIKE_THE_POLICYS = Served()
+
+
+def served(draft: Draft, models: Sequence[str], ranks: Sequence[str] = (), usual: int = 0) -> Served:
+    """The engines that settings describe. models, ranks: the keys of either, of which ranks are multiplied."""
+    model = draft.maybe_text(*models)
+    size = math.prod(draft.count(key, default=usual if at == 0 else 1).value for at, key in enumerate(ranks))
+    return Served("" if model is None else common.model_name(model.value), size if ranks else usual)
+
+
+def judged(draft: Draft, who: str, gpus: int = 0, by: Served = _LIKE_THE_POLICYS) -> None:
     """Something that scores samples, of which no configuration says how long it takes."""
     if gpus and not draft.is_given(REWARD):
-        draft.apart.append(("judge", who, gpus))
+        draft.apart.append(Apart("judge", who, gpus, by))
     else:
         _waited_for(draft, who, gpus)
 
@@ -52,33 +63,43 @@ def judges(draft: Draft, *keys: str) -> None:
             judged(draft, str(read))
 
 
-def taught(draft: Draft, who: str, gpus: int = 0) -> None:
+def taught(draft: Draft, who: str, gpus: int = 0, by: Served = _LIKE_THE_POLICYS) -> None:
     """A teacher: engines that read every sample, where it has GPUs of its own."""
     if gpus:
-        draft.apart.append(("teacher", who, gpus))
+        draft.apart.append(Apart("teacher", who, gpus, by))
     else:
         passed(draft, who)
 
 
-def put_stations(draft: Draft) -> None:
-    """Who reads every sample on GPUs of its own, once the policy's engines are known: engines like these, as many as
-    fit, that answer with a score or with log-probabilities."""
-    known = {key: draft.given.get(f"engine.{key}", draft.values.get(f"engine.{key}")) for key in ("model", "gpu")}
+def put_stations(draft: Draft, speed: common.TrainerSpeed | None) -> None:
+    """Who reads every sample on GPUs of its own, once the policy's engines are known: engines of its own model, where
+    it is named and known, else like the policy's; as many as fit. They answer with a score or with log-probabilities.
+
+    Of several models of a station that with the most GPUs stands for all.
+    """
+    policy = {key: draft.given.get(f"engine.{key}", draft.values.get(f"engine.{key}")) for key in ("model", "gpu")}
     tp, pp = (draft.given.get(f"engine.{key}", draft.values.get(f"engine.{key}", 1)) for key in ("tp", "pp"))
-    for station in dict.fromkeys(station for station, _, _ in draft.apart):
-        whose = [(who, gpus) for other, who, gpus in draft.apart if other == station]
-        path, gpus = f"stations.{station}.instances", sum(gpus for _, gpus in whose)
-        if gpus < tp * pp:
-            for who, own in whose:
-                _waited_for(draft, who, own)
+    for station in dict.fromkeys(one.station for one in draft.apart):
+        whose = [one for one in draft.apart if one.station == station]
+        first = max(whose, key=lambda one: one.gpus).by
+        known = bool(first.model) and (speed is None or speed(first.model, str(policy["gpu"]), 1) is not None)
+        path, ranks = f"stations.{station}.instances", first.ranks or tp * pp
+        count = sum(one.gpus for one in whose) // ranks
+        if not count:
+            for one in whose:
+                _waited_for(draft, one.who, one.gpus)
             continue
-        who = "; ".join(f"{name}, on {units.plural(own, 'GPU')} of its own" for name, own in whose)
-        why = f"{who}: engines like the policy's, which answer with a score or log-probabilities"
-        more = f"--set stations.{station}.engine.model=MODEL --set stations.{station}.output_tokens=N"
-        draft.assume(path, gpus // (tp * pp), why, f"--set {path}=N {more}")
+        own = {"tp": first.ranks} if first.ranks else {"tp": tp, "pp": pp}
+        engine = {**policy, **({"model": first.model} if known else {}), **own}
+        who = "; ".join(f"{one.who}, on {units.plural(one.gpus, 'GPU')} of its own" for one in whose)
+        like = f"of {first.model}" if known else "like the policy's" + f", for {first.model}" * bool(first.model)
+        why = f"{who}: engines {like}, which answer with a score or log-probabilities"
+        more = "" if known else f" --set stations.{station}.engine.model=MODEL"
+        remedy = f"--set {path}=N{more} --set stations.{station}.output_tokens=N"
+        draft.assume(path, count, why, remedy)
         if not draft.is_given(f"stations.{station}"):
-            engine = {key: value for key, value in {**known, "tp": tp, "pp": pp}.items() if value not in (None, 1)}
-            draft.values |= {f"stations.{station}.engine.{key}": value for key, value in engine.items()}
+            told = {key: value for key, value in engine.items() if value not in (None, 1)}
+            draft.values |= {f"stations.{station}.engine.{key}": value for key, value in told.items()}
 
 
 def passed(draft: Draft, who: str, gpus: int = 0) -> None:

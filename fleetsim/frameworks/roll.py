@@ -14,7 +14,7 @@ import warnings
 from typing import Any
 
 from fleetsim.frameworks import common, roles
-from fleetsim.frameworks.draft import Draft
+from fleetsim.frameworks.draft import Draft, Served
 from fleetsim.frameworks.reading import Back, Read, never, one_line, one_of, times, writes
 from fleetsim.frameworks.settings import normal
 from fleetsim.frameworks.sides import adapter, sglang_drafts, vllm_drafts
@@ -72,20 +72,56 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     # roll/configs/base_config.py, PPOConfig: a penalty switches the reference model on
     penalty = draft.flag("use_kl_loss", default=False).value or draft.number("init_kl_coef", default=0.2).value > 0
     asked = draft.flag("enable_reference", default=False)
-    reference = Read(asked.key, asked.value or penalty, asked.given)
+    # _handle_opd_mapping: of a distillation the teachers are the references
+    taught, used = settings.has("teacher"), _held(draft)
+    places = [gpu_list(settings.found[key].value) for key in settings.below("teacher") if key.endswith("_mapping")]
+    reference = Read(asked.key, (asked.value or penalty) and not taught, asked.given)
     trained = settings.get("actor_train.device_mapping")
     place = {} if trained is None else {"reference.device_mapping": trained[1]}
     off = {reference.key: False, "init_kl_coef": 0.0, "use_kl_loss": False}
     back = one_of({True: {reference.key: True, **place}, False: off})
-    taught = settings.has("teacher")
-    common.hardware_and_times(draft, speed, True, reference.value, with_reference=back, taught=taught)
-    put_rows(draft, "trainer", "actor_train.strategy_args.strategy_config.")
+    strategy = draft.text("actor_train.strategy_args.strategy_name", default="megatron_train").value
+    layout = "fsdp2_train" if strategy == "fsdp2_train" else "megatron"
+    for block in ("trainer", layout):
+        put_rows(draft, block, "actor_train.strategy_args.strategy_config.")
+    old, with_old = _own_pass(draft, group, strategy)
+    passes = {
+        "with_old": with_old,
+        "with_reference": back,
+        "taught": taught and any(not (gpus or set()) - used for gpus in places),
+    }
+    common.hardware_and_times(draft, speed, old, reference.value, **passes)
     _roles(draft, reference.value)
+
+
+def _own_pass(draft: Draft, group: Read[int], strategy: str) -> tuple[bool, Back]:
+    """The optimizer steps of an epoch, and whether the policy passes before them (base_config.py,
+    `set_old_logprobs_status`): where one step trains it all, its own log-probs are those of before."""
+    words = ("per_device_train_batch_size", "gradient_accumulation_steps")
+    keys = [f"actor_train.training_args.{word}" for word in words]
+    each, accumulated = draft.count(keys[0], default=8), draft.count(keys[1], default=1)
+    split = math.prod(draft.values.get(f"trainer.recipe.{name}") or 1 for name in ("tp", "pp", "cp"))
+    samples, step = draft.count("rollout_batch_size", default=128), times(each, accumulated)
+    whole = samples.value if draft.mode.startswith("agentic") else times(samples, group).value
+    own = whole // max(1, draft.values["trainer.gpus"] // split)  # of a data-parallel rank
+
+    def parted(want: int) -> dict[str, int] | None:
+        return None if own % (want * each.value) else {accumulated.key: own // want // each.value}
+
+    steps, why = max(1, own // step.value), "their updates count as one step"
+    draft.put("trainer.recipe.optimizer_steps", steps, samples, step, why=why, back=parted, unless=1)
+    counted = steps if strategy in ("megatron_train", "fsdp2_train") else whole // step.value
+    asked, off = draft.flag("enable_old_logprobs_recompute", default=False), "force_disable_old_logprobs_recompute"
+    if draft.flag(off, default=False).value:
+        return False, one_of({True: {off: False, asked.key: True}})
+    by_step = draft.text("adv_estimator", default="gae").value in ("step_reinforce", "gigpo")
+    needed = by_step or counted > 1 or draft.number("init_kl_coef", default=0.2).value > 0
+    return needed or asked.value, one_of({True: {asked.key: True}, False: {off: True}})
 
 
 def _roles(draft: Draft, reference: bool) -> None:
     """Models beside the actor, and the GPUs that are theirs alone."""
-    settings, held = draft.settings, (_listed(draft, "actor_train") or set()) | (_listed(draft, "actor_infer") or set())
+    settings, held = draft.settings, _held(draft)
     trained = settings.get("actor_train.device_mapping")
     estimator = draft.text("adv_estimator", default="gae")
     on = {estimator.key: "gae", "critic.device_mapping": trained[1] if trained else "list(range(0,1))"}
@@ -96,15 +132,15 @@ def _roles(draft: Draft, reference: bool) -> None:
     apart = len((_listed(draft, "reference") or set()) - (_listed(draft, "actor_train") or set()))
     if reference and apart and lora is None:  # of adapters, the actor without them is the reference
         roles.passed(draft, "reference.device_mapping", apart)
-    for key in [k for k in settings.below("teacher") if k.endswith(".device_mapping")]:
-        roles.taught(draft, key, len((gpu_list(settings.found[key].value) or set()) - held))
-    for section in ("rewards", "reward"):
+    for section in ("teacher", "rewards", "reward", "reward_model"):
         for key in settings.below(section):
-            value = settings.found[key].value
-            if key.endswith(".device_mapping") and value:
-                gpus = gpu_list(value) or set()
-                roles.judged(draft, f"{key}: {len(gpus)} GPUs that judge", len(gpus - held))
-            elif key.endswith(".judge_model_type") and value == "api":
+            found = settings.get(key)
+            if found is not None and key.endswith(".device_mapping") and found[1]:
+                gpus = (gpu_list(found[1]) or set()) - held
+                reads = roles.taught if section == "teacher" else roles.judged
+                reads(draft, key, len(gpus), _served(draft, key.removesuffix(".device_mapping")))
+                held |= gpus  # one who shares GPUs has no more
+            elif found is not None and key.endswith(".judge_model_type") and found[1] == "api":
                 roles.judged(draft, f"{key} = api")
     pools = [key for key in settings.below("rewards") if key.endswith(".world_size")]
     pools = [key for key in pools if not settings.has(key.replace(".world_size", ".device_mapping"))]
@@ -116,6 +152,13 @@ def _roles(draft: Draft, reference: bool) -> None:
         rank = draft.count("actor_infer.model_args.lora_rank", "actor_train.model_args.lora_rank", default=8)
         adapter(draft, rank)
     settings.see(*(k for k in settings.found if "lora_" in k))
+
+
+def _served(draft: Draft, role: str) -> Served:
+    """The engines of a teacher or a judge."""
+    layout = f"{role}.strategy_args.strategy_config"
+    split = [f"{layout}.{kind}_parallel_size" for kind in ("tensor_model", "pipeline_model", "context", "tensor")]
+    return roles.served(draft, (f"{role}.model_args.model_name_or_path",), [*split, f"{role}.num_gpus_per_worker"], 1)
 
 
 def _batch(draft: Draft, agentic: bool) -> Read[int]:
@@ -244,6 +287,11 @@ def _gpus(draft: Draft) -> None:
 def _from(key: str, start: int) -> Back:
     """Back from a number of GPUs: so many, from the first that is given."""
     return lambda want: {key: f"list(range({start},{start + want}))"}
+
+
+def _held(draft: Draft) -> set[int]:
+    """The GPUs that train or generate."""
+    return (_listed(draft, "actor_train") or set()) | (_listed(draft, "actor_infer") or set())
 
 
 def _listed(draft: Draft, role: str) -> set[int] | None:

@@ -194,6 +194,11 @@ class RunSettings(Struct):
         keys = (key for p in prefixes for key in (normal(p), *self.below(p)) if key in self.found)
         return any(not _is_nothing(self.found[key].value) for key in keys)
 
+    def has_lost(self, *keys: str) -> bool:
+        """Whether one of these keys was given with a value that only a running shell knows."""
+        notes = (*self.not_understood, *self.remarks)
+        return any(normal(note.partition(" = ")[0]) in keys for note in notes)
+
     def runs(self, *parts: str) -> bool:
         """Whether a started program, or a configuration that is built on, has one of these in its name."""
         return any(part in name for part in parts for name in (*self.programs, *self.parents))

@@ -11,10 +11,16 @@ from typing import Any
 
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Read, on_nodes, one_of, times, writes
+from fleetsim.frameworks.reading import Back, Read, never, on_nodes, one_of, switched, times, writes
 from fleetsim.frameworks.sides import ADAPTERS, adapter, pooled, vllm_drafts
 from fleetsim.frameworks.tables import put_rows
 
+_CORRECTIONS = (
+    "tis_ratio_type",
+    "sequence_mask_metric",
+    "outlier_token_is_threshold_low",
+    "outlier_token_is_threshold_high",
+)
 ENGINE, POLICY = "generator.inference_engine", "trainer.policy"
 
 
@@ -154,7 +160,10 @@ def _engine(draft: Draft) -> None:
     if draft.values.get(f"{ADAPTERS}.rank") is None:  # with adapters it is turned off (skyrl/train/config/config.py)
         put_rows(draft, "graphs")
     trained = draft.flag("trainer.mtp.enabled", default=False)
-    vllm_drafts(draft, f"{ENGINE}.speculative_config.", trained)
+    if trained.value and not draft.settings.has(f"{ENGINE}.speculative_config"):  # utils.py, _apply_mtp_config
+        vllm_drafts(draft, "trainer.mtp.", trained, switch=trained, alone="mtp")
+    else:
+        vllm_drafts(draft, f"{ENGINE}.speculative_config.", trained)
 
 
 def _fully_async(draft: Draft, n: Read[int]) -> None:
@@ -182,10 +191,25 @@ def _reference(draft: Draft) -> bool:
     return loss or draft.flag("trainer.algorithm.use_kl_in_reward", default=False).value
 
 
+def _own_pass(draft: Draft) -> tuple[bool, Back]:
+    """trainer.py, _skip_policy_forward: the pass of the policy, and the loss that needs it or not."""
+    section, own = "trainer.algorithm", "generator.sampling_params.logprobs"
+    loss, anchor = (draft.text(f"{section}.{key}", default="") for key in ("policy_loss_type", "cispo.cispo_anchor"))
+    without = loss.value in ("rollout_is", "dppo") or (loss.value == "cispo" and anchor.value == "rollout")
+    corrected, every = f"{section}.off_policy_correction", "token_mask_is_threshold"
+    marks = [f"{corrected}.{key}" for key in _CORRECTIONS]
+    both = all(draft.settings.has(f"{corrected}.{every}_{end}") for end in ("low", "high"))
+    read = both or draft.settings.has(*marks) or draft.flag(f"{section}.use_kl_in_reward", default=False).value
+    read = read or (own in draft.settings.found and not draft.settings.has(own))
+    draft.settings.see(corrected, own)
+    return not without or read, never if read else switched(loss.key, "dual_clip", "rollout_is")
+
+
 def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """The update: PolicyConfig, FSDPConfig, MegatronConfig and OptimizerConfig of config.py."""
     loss = draft.flag("trainer.algorithm.use_kl_loss", default=True)
-    common.hardware_and_times(draft, speed, True, _reference(draft), with_reference=loss.written)
+    old, with_old = _own_pass(draft)
+    common.hardware_and_times(draft, speed, old, _reference(draft), with_old=with_old, with_reference=loss.written)
     put_rows(draft, "trainer")
     megatron = draft.values.get("trainer.recipe.backend") == "megatron"
     put_rows(draft, "megatron" if megatron else "fsdp", f"{POLICY}.megatron_config.")

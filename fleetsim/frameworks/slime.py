@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Read, on_nodes, one_of, switched, times, turned
+from fleetsim.frameworks.reading import Back, Read, never, on_nodes, one_of, switched, times, turned
 from fleetsim.frameworks.sides import pooled, sglang_drafts
 from fleetsim.frameworks.tables import put_rows
 
@@ -58,16 +58,32 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.filtering(draft, Read("--dynamic-sampling-filter-path", sampling is not None, True, on))
     loss = draft.flag("use_kl_loss", default=False)
     reference = loss.value or draft.number("kl_coef", default=0.0).value > 0 or _taught(draft)
-    kept = draft.flag("use_rollout_logprobs", default=False)
-    common.hardware_and_times(
-        draft, speed, not kept.value, reference, with_old=turned(kept), with_reference=loss.written
-    )
-    put_rows(draft, "trainer", "")
     # slime/utils/arguments.py and ray/placement_group.py: a critic of the actor's GPUs, in turn with it
     estimator = draft.text("advantage_estimator", default="grpo")
+    old, with_old = _own_pass(draft, estimator.value)
+    common.hardware_and_times(draft, speed, old, reference, with_old=with_old, with_reference=loss.written)
+    put_rows(draft, "trainer", "")
     roles.critic(draft, estimator, estimator.value == "ppo", switched(estimator.key, "ppo", "grpo"))
     put_rows(draft, "offload")
     roles.judges(draft, "rm_url", "custom_rm_path")
+
+
+def _own_pass(draft: Draft, estimator: str) -> tuple[bool, Back]:
+    """Whether the policy passes before its update, and what asks for it (slime/backends/megatron_utils/actor.py,
+    `can_reuse_log_probs_in_loss`): where the update is one, it takes its own log-probs."""
+    kept, old = (draft.flag(key, default=False) for key in ("use_rollout_logprobs", "keep_old_actor"))
+    compared = draft.flag("get_mismatch_metrics", default=False).value
+    penalty = draft.number("kl_coef", default=0.0).value
+    loss = draft.text("loss_type", default="policy_loss").value
+    replayed, recorded = (draft.flag(f"use_{word}routing_replay", default=False) for word in ("", "rollout_"))
+    others = old.value or compared or penalty or draft.flag("use_opd", default=False).value
+    others = others or estimator in ("ppo", "gspo") or loss != "policy_loss" or (replayed.value and not recorded.value)
+    several = draft.values.get("trainer.recipe.optimizer_steps", 1) > 1
+    if kept.value and not compared:
+        return False, turned(kept)
+    if several or others:
+        return True, turned(kept) if not compared else never
+    return False, old.written
 
 
 def _taught(draft: Draft) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError, Problem
-from fleetsim.frameworks.arguments import add_arguments, entry_of, server_of
+from fleetsim.frameworks.arguments import PROGRAM, add_arguments, entry_of, server_of
 from fleetsim.frameworks.python_source import command_of, printed_config, settings_of_python
 from fleetsim.frameworks.settings import RunSettings, requirements_of
 from fleetsim.frameworks.shell import expanded
@@ -34,6 +35,11 @@ _LOOKS_LIKE_SHELL = re.compile(
 _LOOKS_LIKE_TOML = re.compile(r"(?m)^[ \t]*\[\[?[\w.-]+\]\]?[ \t]*(?:#.*)?$|^[ \t]*[\w.-]+[ \t]+=[ \t]")
 _LOOKS_LIKE_PYTHON = re.compile(r"(?m)^[ \t]*(?:from[ \t]+\w[\w.]*[ \t]+import[ \t]|import[ \t]+\w)")
 # Keys with which a program is told its configuration file.
+# A program's own configuration, as NeMo-RL's programs and Hydra's name it.
+_OWN_CONFIG = re.compile(
+    r'dirname\(__file__\),\s*((?:"[\w-]+",\s*)*"[\w.-]+\.yaml")'
+    r'|hydra\.main\(config_path=("[\w./-]+", config_name="[\w.-]+")'
+)
 _CONFIG_KEYS = ("config", "config_file", "config_path")
 
 
@@ -107,6 +113,8 @@ def _of_tree(tree: Any, name: str, folder: Path | None, depth: int) -> RunSettin
         raise InputError(
             [Problem(name, str(tree)[:80], "must be a mapping of keys", "give the framework's configuration file")]
         )
+    if isinstance(tree.get("run"), str) and "resources" in tree:
+        return _of_script(_sky_script(tree), name, folder, depth)
     base = RunSettings()
     parents: list[str] = []
     for parent, package in _parents(tree.get("defaults")):
@@ -121,6 +129,19 @@ def _of_tree(tree: Any, name: str, folder: Path | None, depth: int) -> RunSettin
         if key not in ("defaults", "hydra"):
             settings.add(str(key), value, name)
     return settings.over(base)
+
+
+def _sky_script(task: Mapping[str, Any]) -> str:
+    """What a task of SkyPilot runs, on its first node, with the variables that SkyPilot gives it (its page on
+    environment variables)."""
+    resources = task["resources"] if isinstance(task["resources"], Mapping) else {}
+    wanted = resources.get("accelerators")
+    count = next(iter(wanted.values()), 1) if isinstance(wanted, Mapping) else str(wanted).partition(":")[2] or 1
+    given: dict[str, Any] = {"SKYPILOT_NUM_NODES": task.get("num_nodes", 1), "SKYPILOT_NODE_RANK": 0}
+    given |= {"SKYPILOT_NUM_GPUS_PER_NODE": count} if wanted else {}
+    given |= task["envs"] if isinstance(task.get("envs"), Mapping) else {}
+    said = (f"{key}={shlex.quote(str(value))}" for key, value in given.items() if isinstance(value, (str, int, float)))
+    return "\n".join((*said, task["run"]))
 
 
 def _parents(defaults: Any) -> list[tuple[str, str]]:
@@ -214,6 +235,7 @@ def _command(words: Words, where: str) -> RunSettings:
 
 def _with_named_files(settings: RunSettings, folder: Path | None, depth: int) -> RunSettings:
     """The settings of the configuration file that a program is given (`--config`, `@ file`), under its flags."""
+    program = settings.found.pop(PROGRAM, None)
     launched = settings.found.pop("launcher.config_file", None)  # `accelerate launch --config_file`
     processes = _other_file(str(launched.value), folder, depth) if launched is not None else None
     settings = settings if processes is None else settings.over(processes.below_key("launcher"))
@@ -227,6 +249,8 @@ def _with_named_files(settings: RunSettings, folder: Path | None, depth: int) ->
     if config_name is not None:
         above = settings.found.get("config_path")
         named.append(str(Path(str(above.value) if above else "") / str(config_name.value)))
+    if program is not None and folder is not None and not (named or settings.has_lost(*_CONFIG_KEYS, "config_name")):
+        named = _own_config(str(program.value), folder)
     for file in named:
         read = _other_file(file, folder, depth)
         if read is None:
@@ -237,6 +261,24 @@ def _with_named_files(settings: RunSettings, folder: Path | None, depth: int) ->
             settings.parents = [p for p in settings.parents if p != file]
             settings.programs.append(file)
     return settings
+
+
+def _own_config(program: str, folder: Path) -> list[str]:
+    """The configuration that a program takes where it is given none, if the program is there to be read."""
+    below = program.lstrip("/")
+    if below.startswith("verl/"):  # its defaults are its reader's
+        return []
+    for root in (folder, *folder.parents[:6]):
+        for path in (root / below, root / below.partition("/")[2]):
+            try:
+                found = path.suffix == ".py" and path.is_file() and path.stat().st_size <= MAX_BYTES
+                text = path.read_text("utf-8", "replace") if found else ""
+            except (OSError, ValueError):
+                continue
+            match = _OWN_CONFIG.search(text)
+            if match is not None:
+                return [str(path.parent.joinpath(*re.findall(r'"([^"]+)"', match[1] or match[2])))]
+    return []
 
 
 def settings_from(words: Sequence[str]) -> tuple[str, RunSettings]:

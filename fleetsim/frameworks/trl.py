@@ -54,7 +54,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         processes = Read("num_processes", 8, False)
     else:
         draft.take("trainer.gpus", processes, why="one GPU per process")
-    samples, _ = put_samples(draft, processes, n)
+    samples, step = put_samples(draft, processes, n)
     if is_async:
         _async(draft, samples)
     else:
@@ -67,7 +67,13 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         draft.could("trainer.recipe.epochs", 1, one_of({}), 1)
     else:
         with_kl = switched(beta.key, 0.001, 0.0)
-        common.hardware_and_times(draft, speed, True, beta.value > 0, with_reference=with_kl)
+        # grpo_trainer.py: what does not train the newest samples at once, or corrects for vLLM
+        aligned = step.value % (samples.value * draft.count("num_iterations", default=1).value) == 0
+        corrected = draft.flag("vllm_importance_sampling_correction", default=True)
+        used = draft.flag("use_vllm", default=False)
+        old = not aligned or (used.value and corrected.value)
+        with_old = lambda want: {used.key: True, corrected.key: want} if aligned else None  # noqa: E731
+        common.hardware_and_times(draft, speed, old, beta.value > 0, with_old=with_old, with_reference=with_kl)
         put_rows(draft, "epochs")
     put_rows(draft, "memory")
 

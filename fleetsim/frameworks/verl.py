@@ -15,12 +15,22 @@ from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, on_nodes, one_of, switched, times, turned, worded
 from fleetsim.frameworks.sides import PATH, adapter, replicas, sglang_drafts, vllm_drafts
 from fleetsim.frameworks.tables import put_rows
-from fleetsim.frameworks.verl_forks import BATCH, group_of, project_of, trajectory_of, turns_of, with_verl_names
+from fleetsim.frameworks.verl_forks import (
+    BATCH,
+    group_of,
+    is_agent_flow,
+    project_of,
+    trajectory_of,
+    turns_of,
+    with_verl_names,
+)
 
 ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
 ENGINE = f"{ROLLOUT}.engine_kwargs.vllm"
 # A group of the trainer's defaults goes before the actor's own word.
 _ENGINE_KEYS = ("model_engine", f"{ACTOR}.model_engine", f"{ACTOR}.strategy", f"{ACTOR}.fsdp_config.strategy")
+# GPUs of a teacher's or reward model's engine are these together.
+_RANKS = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size")
 TRANSPORTS = {
     **dict.fromkeys(("nccl", "hccl"), "collective_broadcast"),
     **dict.fromkeys(("nixl", "mooncake", "kimi_ckpt_engine"), "rdma_p2p"),
@@ -41,6 +51,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     per_instance = _instance_gpus(draft)
     modes = {"fully_async": _fully_async, "colocate_async": _v1_async, "separate_async": _v1_async}
     modes.get(mode, _turns)(draft, n, per_instance)
+    if is_agent_flow(draft.settings):  # rllm/engine: so many workflows, a sample each
+        tasks = draft.count("rllm.workflow.n_parallel_tasks", default=256)
+        draft.put("fleet.max_in_flight_samples", max(tasks.value, n.value), tasks, why="a workflow has a sample")
     put_rows(draft, "requests")
     backend = draft.text(f"{ROLLOUT}.checkpoint_engine.backend", default="nccl")
     common.transport(draft, None if backend.value == "naive" else backend, TRANSPORTS)
@@ -49,8 +62,10 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.filtering(draft, drops, draft.maybe_number("data.oversample_factor"))
     if draft.settings.get("algorithm.filter_groups.enable") and (gen := draft.maybe_count("data.gen_batch_size")):
         draft.note(str(gen), "dropped groups are refilled one by one here, not a generation batch at a time")
-    bypass = draft.flag("algorithm.rollout_correction.bypass_mode", default=mode in ("one_step_off", "fully_async"))
-    loss = draft.flag(f"{ACTOR}.use_kl_loss", default=False)
+    usual = mode in ("one_step_off", "fully_async") and not is_agent_flow(draft.settings)
+    bypass = draft.flag("algorithm.rollout_correction.bypass_mode", default=usual)
+    penalty = draft.number("rllm.algorithm.kl_beta", default=0.0)  # rllm/trainer/verl/utils.py, sync_config
+    loss = draft.flag(f"{ACTOR}.use_kl_loss", default=penalty.value > 0)
     reference = loss.value or draft.flag("algorithm.use_kl_in_reward", default=False).value
     common.hardware_and_times(
         draft, speed, not bypass.value, reference, with_old=turned(bypass), with_reference=loss.written
@@ -91,6 +106,8 @@ def _put_turns(draft: Draft) -> None:
     turns = min((cap for cap in caps if cap is not None and on.value), key=lambda cap: cap.value, default=None)
     loop = draft.maybe_text(f"{ROLLOUT}.agent.agent_loop_config_path", f"{ROLLOUT}.agent.default_agent_loop")
     agent = str(tools or on) if on.value else str(loop) if loop is not None and "single_turn" not in loop.value else ""
+    if not agent and is_agent_flow(draft.settings):
+        agent = "rLLM: an agent of the user's own"
     roles.put_turns(draft, turns, f"{section}.max_assistant_turns", agent)
 
 
@@ -120,12 +137,26 @@ def _engine(draft: Draft) -> None:
         memory = draft.number(standalone, default=memory.value, most=1.0)
     draft.take("engine.gpu_memory_utilization", memory)
     put_rows(draft, "engine", f"{ROLLOUT}.")
+    _put_imitated(draft)
     _put_drafts(draft, sglang=draft.values.get("engine.name") == "sglang")
     # verl/workers/rollout/vllm_rollout/utils.py, `get_vllm_max_lora_rank`
-    rank = draft.count("actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.lora.rank", default=0, least=0)
+    keys = ("actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.lora.rank")
+    rank = max((draft.count(key, default=0, least=0) for key in keys), key=lambda read: read.value)
     merged = draft.flag("actor_rollout_ref.model.lora.merge", default=False)
     roles.adapters(draft, rank)
     adapter(draft, rank, merged=merged)
+
+
+def _put_imitated(draft: Draft) -> None:
+    """Training that imitates four bits, in which vLLM then has the weights (vllm_rollout/vllm_async_server.py)."""
+    for section in (f"{ACTOR}.fsdp_config.qat", f"{ACTOR}.megatron.qat"):
+        on = draft.flag(f"{section}.enable", default=False)
+        if on.value:
+            draft.links = [link for link in draft.links if link.path != "engine.dtype"]
+            draft.put("engine.dtype", "nvfp4", on, why="the engine has the trainer's weights packed", back=one_of({}))
+            why = f"{on}: imitated in 16 bits, which takes longer"
+            draft.assume("trainer.recipe.precision", "bf16", why, "--set trainer.fixed_s=SECONDS, from your own logs")
+            draft.settings.see(section)
 
 
 def _turns(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
@@ -159,9 +190,10 @@ def _fully_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     queue = (times(*parts, every), threshold, n)
     draft.put("buffer.capacity_samples", cap * n.value, *queue, why="the message queue")
     put_rows(draft, "queue")
-    most = draft.count("async_training.concurrent_samples_per_replica", default=16)
-    path, why = "fleet.max_in_flight_samples_per_instance", "prompts per replica x responses"
-    draft.product(path, most, n, why=why)
+    if not is_agent_flow(draft.settings):
+        most = draft.count("async_training.concurrent_samples_per_replica", default=16)
+        path, why = "fleet.max_in_flight_samples_per_instance", "prompts per replica x responses"
+        draft.product(path, most, n, why=why)
     put_rows(draft, "tasks")
 
 
@@ -259,18 +291,34 @@ def _put_roles(draft: Draft) -> None:
     answer from engines of their own, a reward model from the trainer's GPUs or a pool of its own."""
     settings = draft.settings
     if draft.flag("distillation.enabled", default=False).value:
-        gpus = roles.nodes(draft, "distillation.nnodes", "distillation.n_gpus_per_node", 8)
-        (roles.taught if gpus else roles.judged)(draft, "distillation.enabled: teachers", gpus)
+        _put_teachers(draft, roles.nodes(draft, "distillation.nnodes", "distillation.n_gpus_per_node", 8))
     for reward in ("reward.reward_model", "reward_model"):
         if draft.flag(f"{reward}.enable", default=False).value:
             pool = draft.flag(f"{reward}.enable_resource_pool", default=False).value
             gpus = roles.nodes(draft, f"{reward}.nnodes", f"{reward}.n_gpus_per_node", 8) if pool else 0
-            roles.judged(draft, f"{reward}.enable: a reward model", gpus)
+            models = (f"{reward}.model_path", f"{reward}.model.path")
+            by = roles.served(draft, models, [f"{reward}.rollout.{key}" for key in _RANKS], 2)
+            roles.judged(draft, f"{reward}.enable: a reward model", gpus, by)
     # reward.num_workers bounds no calls: each worker scores all its samples at once (verl/experimental/reward_loop).
     sandbox = "reward.sandbox_fusion"
     apart = settings.has(f"{sandbox}.url", "reward_model.sandbox_fusion.url")
     calls = draft.count(f"{sandbox}.max_concurrent", "reward_model.sandbox_fusion.max_concurrent", default=64)
     roles.workers(draft, "reward", [calls if apart else None], calls.key if apart else "")
+
+
+def _put_teachers(draft: Draft, gpus: int) -> None:
+    """verl/workers/config/distillation.py, `_resolve_teacher_models`: one teacher takes the pool; of several each says
+    its replicas, and the name that one alone has is none of them."""
+    section, one = "distillation.teacher_models", "teacher_model"
+    names = dict.fromkeys(key[len(section) + 1 :].partition(".")[0] for key in draft.settings.below(section))
+    others = [name for name in names if name != one]
+    for name in others or [one]:
+        keys = [f"{section}.{name}.inference.{key}" for key in _RANKS]
+        by = roles.served(draft, (f"{section}.{name}.model_path",), keys, 2)
+        replicas = draft.count(f"{section}.{name}.num_replicas", default=1, least=0).value
+        own = min(gpus, replicas * by.ranks) if len(others) > 1 else gpus
+        who = f"{section}.{name}" if others else "distillation.enabled: a teacher"
+        (roles.taught if own else roles.judged)(draft, who, own, by)
 
 
 def _put_recipe(draft: Draft) -> None:

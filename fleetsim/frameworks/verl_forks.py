@@ -41,17 +41,45 @@ _PROMPTS = "data.max_prompt_length"  # of projects whose first prompt has `data.
 BATCH = ("data.train_batch_size", "es_manager.train.env_groups")
 
 
+_RLLM, _ITS_ASYNC = "rllm.", "rllm.async_training"
+
+
+def is_agent_flow(settings: RunSettings) -> bool:
+    """Whether rLLM's own trainer runs on verl, with agents of the user's; before it had backends a switch said so."""
+    backend, workflow = settings.get("rllm/backend"), settings.get("rllm.workflow.use_workflow")
+    return str(workflow and workflow[1]).lower() == "true" if backend is None else backend[1] == "verl"
+
+
 def with_verl_names(settings: RunSettings) -> None:
-    """Let verl's keys lead to EasyR1's settings, which keep their own names on the way back."""
-    if not settings.has("worker.actor", "worker.rollout"):
-        return
-    told = FRAMEWORKS["verl"].told
-    for key, (value,) in told["usual"].items():
-        settings.found.setdefault(key, Setting(key, plain_scalar(value), "EasyR1's default"))
-    for theirs, (ours,) in told["renamed"].items():
+    """Let verl's keys lead to the settings of EasyR1 and rLLM, which keep their own names on the way back."""
+    if is_agent_flow(settings) and settings.has("rllm/backend"):
+        on = settings.get(f"{_ITS_ASYNC}.enable")
+        _rename(settings, "rLLM", off="" if on is not None and str(on[1]).lower() == "true" else _ITS_ASYNC)
+    if settings.has("worker.actor", "worker.rollout"):
+        _rename(settings, "EasyR1")
+        _penalized(settings)
+
+
+def _rename(settings: RunSettings, project: str, off: str = "") -> None:
+    """Put verl's keys in the place of a project's, with its defaults. off: a section that is switched off."""
+    told, own = FRAMEWORKS["verl"].told, project == "rLLM"
+    if off:
+        settings.see(off)
+    is_its = lambda key: key.startswith(_RLLM) == own and not (off and key.startswith(off))  # noqa: E731
+    renamed = {theirs: ours for theirs, (ours,) in told["renamed"].items() if is_its(theirs)}
+    for theirs, ours in renamed.items():
         for key in [key for key in (theirs, *settings.below(theirs)) if key in settings.found]:
-            settings.found.setdefault(normal(ours + key[len(theirs) :]), settings.found.pop(key))
-    # verl/trainer/config.py: unless it is switched off, a penalty stands in the loss or in the reward
+            name, setting = normal(ours + key[len(theirs) :]), settings.found.pop(key)
+            settings.found[name] = setting if own else settings.found.get(name, setting)
+    for key, (value,) in told["usual"].items():
+        if is_its(key):
+            theirs = next((name for name in renamed if f"{key}.".startswith(f"{name}.")), "")
+            name = normal(renamed.get(theirs, "") + key[len(theirs) :])
+            settings.found.setdefault(name, Setting(key, plain_scalar(value), f"{project}'s default"))
+
+
+def _penalized(settings: RunSettings) -> None:
+    """EasyR1's penalty (verl/trainer/config.py): unless it is switched off, it stands in the loss or in the reward."""
     off = settings.get("algorithm.disable_kl")
     kept = off is None or str(off[1]).lower() != "true"
     settings.found.setdefault(

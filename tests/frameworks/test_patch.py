@@ -16,7 +16,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.config import Scenario
+from fleetsim.config import Scenario, load_scenario
 from fleetsim.config.load import with_changes
 from fleetsim.config.tree import field_at, put
 from fleetsim.errors import InputError
@@ -295,3 +295,33 @@ def test_python_says_it_to_the_users_own_file(folder: Path) -> None:
     job = fs.load(scenario_from("areal", read_source(str(path), (), CLASSES), path.name).scenario)
     patch = job.with_({"workload.group_size": 2 * job["workload.group_size"]}).to("areal", config=path)
     assert [change.key for change in patch.changes if "group_size" in "".join(change.paths)] == ["gconfig.n_samples"]
+
+
+SKYRL = """\
+python -m skyrl.train.entrypoints.main_base trainer.policy.model.path=Qwen/Qwen3-8B \\
+  trainer.algorithm.use_kl_loss=false trainer.train_batch_size=128 trainer.policy_mini_batch_size=128 \\
+  generator.n_samples_per_prompt=16
+"""
+MEGATRON = """\
+python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B trainer.n_gpus_per_node=8 \\
+  algorithm.adv_estimator=grpo model_engine=megatron \\
+  actor_rollout_ref.actor.megatron.tensor_model_parallel_size=4
+"""
+
+
+def test_one_update_a_step_stays_one(tmp_path: Path) -> None:
+    """A recipe of nothing but usual values is wanted, too."""
+    path = tmp_path / "skyrl.sh"
+    path.write_text(SKYRL)
+    wanted = with_changes(read(path), {"workload.group_size": 4})
+    again = read_again(path, patched(path, wanted))
+    assert (again.workload.group_size, again.trainer.batch_samples) == (4, 128 * 16)
+    assert again.trainer.recipe.optimizer_steps == wanted.trainer.recipe.optimizer_steps == 1
+
+
+def test_a_layout_that_is_left_open_is_the_users(tmp_path: Path) -> None:
+    path = tmp_path / "verl.sh"
+    path.write_text(MEGATRON)
+    patch = patched(path, load_scenario("presets/verl-sync"))
+    assert not [left.path for left in patch.left_out if left.path.startswith("trainer.recipe")]
+    assert not any("megatron" in change.key for change in patch.changes)

@@ -15,6 +15,7 @@ from fleetsim.frameworks.source import parsed_source
 from fleetsim.frameworks.trl import CLASSES
 from fleetsim.job.assumptions import assumptions_of
 from fleetsim.job.facts import assumed_line
+from fleetsim.trainer.estimate import token_seconds
 
 REWARD, REFERENCE, CRITIC = "workload.reward.latency_s", "trainer.recipe.reference", "trainer.recipe.critic"
 JUDGE, TEACHER = "stations.judge.instances", "stations.teacher.instances"
@@ -80,11 +81,11 @@ def test_gpus_of_other_models_are_counted_and_named(framework: str, text: str, n
     result = read(framework, text, name)
     why = next(a.why for a in result.assumed if a.path == path)
     value: Any = True
-    if path in (JUDGE, TEACHER):  # a station: engines like the policy's on these GPUs
+    if path in (JUDGE, TEACHER):  # a station: engines on these GPUs
         judge, own = field_at(result.scenario, path.rpartition(".")[0]), result.scenario.engine
         value = judge.instances
         assert value * judge.engine.gpus == gpus
-        assert (judge.engine.model, judge.engine.gpu, judge.engine.tp) == (own.model, own.gpu, own.tp)
+        assert judge.engine.gpu == own.gpu
         assert f"{gpus} GPUs of its own" in why
         assert "in no pool" not in result.scenario.description
         assert scenario_from_mapping(from_yaml(result.text, "again")).stations == result.scenario.stations
@@ -94,6 +95,70 @@ def test_gpus_of_other_models_are_counted_and_named(framework: str, text: str, n
     assert path in result.scenario.assumed
     flags = assumed_line(result.scenario, assumptions_of(result.scenario, ()), ())
     assert f"--set {path}={value}" in flags  # no answer goes without it
+
+
+TWO = (
+    VERL + "distillation.enabled=True distillation.nnodes=1 distillation.n_gpus_per_node=8 "
+    "+distillation.teacher_models.a.model_path=Qwen/Qwen3-8B +distillation.teacher_models.a.num_replicas=2 "
+    "+distillation.teacher_models.a.inference.tensor_model_parallel_size=1 "
+    "+distillation.teacher_models.b.model_path=Qwen/Qwen3-32B +distillation.teacher_models.b.num_replicas=3"
+)
+
+
+@pytest.mark.parametrize(
+    ("framework", "text", "name", "model", "tp", "instances"),
+    [
+        ("verl", VERL + "distillation.enabled=True distillation.nnodes=1 distillation.n_gpus_per_node=8 "
+         "distillation.teacher_models.teacher_model.model_path=/m/Qwen3-32B", "c.sh", "Qwen3-32B", 2, 4),
+        ("verl", TWO, "c.sh", "Qwen/Qwen3-32B", 2, 4),  # 2 GPUs of one, 6 of the other, for which it stands
+        ("verl", VERL + "reward_model.enable=True reward_model.enable_resource_pool=True reward_model.nnodes=1 "
+         "reward_model.model.path=Qwen/Qwen3-4B reward_model.rollout.tensor_model_parallel_size=1", "c.sh",
+         "Qwen/Qwen3-4B", 1, 8),
+        ("verl", VERL + "distillation.enabled=True distillation.nnodes=1 distillation.n_gpus_per_node=8 "
+         "distillation.teacher_models.teacher_model.model_path=q/nobody-knows", "c.sh", "Qwen/Qwen2.5-7B", 2, 4),
+        ("nemo-rl", NEMO.format("", "", "env: {reward_model: {model_name: Qwen/Qwen3-8B, resources: {num_nodes: 1}, "
+         "dtensor_cfg: {tensor_parallel_size: 4}}}"), "c.yaml", "Qwen/Qwen3-8B", 4, 2),
+        ("nemo-rl", NEMO.format("", "", "on_policy_distillation: {enabled: true, teacher_model_by_agent_name: {a: "
+         "Qwen/Qwen3-32B}, non_colocated_teachers: {enabled: true, default_teacher_cfg: {num_nodes: 1, "
+         "tensor_model_parallel_size: 2, pipeline_model_parallel_size: 2}}}"), "c.yaml", "Qwen/Qwen3-32B", 4, 2),
+        ("areal", AREAL + 'teacher: {backend: "fsdp:d2p1t4", path: Qwen/Qwen3-32B}', "c.yaml", "Qwen/Qwen3-32B", 4, 2),
+        ("roll", ROLL.format("grpo", "reward_model", "12,16").replace("{device", "{model_args: {model_name_or_path: "
+         "Qwen/Qwen3-4B}, strategy_args: {strategy_config: {tensor_parallel_size: 2}}, device", 3).replace(
+             "Qwen/Qwen2.5-7B", "Qwen/Qwen3-8B"), "c.yaml", "Qwen/Qwen3-4B", 2, 2),
+        ("openrlhf", OPENRLHF + "--reward.model_name_or_path Qwen/Qwen3-4B --reward.num_nodes 1", "c.sh",
+         "Qwen/Qwen3-4B", 1, 8),
+    ],
+)  # fmt: skip
+def test_who_reads_the_samples_has_its_own_model(
+    framework: str, text: str, name: str, model: str, tp: int, instances: int
+) -> None:
+    """The largest pool's model stands for all of a station; one that is not known, for that the policy's."""
+    settings = parsed_source(text, name, (), CLASSES)
+    stations = scenario_from(framework, settings, name, (), token_seconds).scenario.stations
+    station = stations.judge or stations.teacher
+    assert station is not None
+    assert (station.engine.model, station.engine.gpus, station.instances) == (model, tp, instances)
+
+
+def test_teachers_that_share_gpus_have_them_once() -> None:
+    """ROLL's two teachers take turns on eight GPUs of their own."""
+    two = "{big: {device_mapping: 'list(range(12,20))'}, small: {device_mapping: 'list(range(12,20))'}}"
+    text = ROLL.format("grpo", "teacher", "12,20").rpartition("teacher:")[0] + f"teacher: {two}"
+    teacher = read("roll", text).scenario.stations.teacher
+    assert teacher is not None
+    assert teacher.instances * teacher.engine.gpus == 8
+
+
+def test_a_teacher_of_its_own_gpus_takes_none_of_the_trainers_time() -> None:
+    """One that shares them passes there, as a reference does, and in the reference's place."""
+    apart, shared = (ROLL.format("grpo", "teacher", gpus) for gpus in ("12,20", "0,8"))
+    assert [read("roll", text).scenario.trainer.recipe.reference for text in (apart, shared)] == [False, True]
+    opd = "on_policy_distillation: {{enabled: true, teacher_model_by_agent_name: {{a: q/x}}, {}}}"
+    own = "non_colocated_teachers: {enabled: true}"
+    nemo = [
+        NEMO.format("", "", f"{opd.format(more)}\nloss_fn: {{reference_policy_kl_penalty: 0}}") for more in (own, "")
+    ]
+    assert [read("nemo-rl", text).scenario.trainer.recipe.reference for text in nemo] == [False, True]
 
 
 def test_nemo_rls_trainer_has_what_others_leave() -> None:
@@ -244,3 +309,46 @@ def test_a_placeholder_is_no_model(name: str) -> None:
         read("nemo-rl", text)
     assert read("nemo-rl", text, sets=("engine.model=Qwen/Qwen2.5-7B",)).scenario.engine.model == "Qwen/Qwen2.5-7B"
     assert read("nemo-rl", NEMO.format("", "", "").replace("Qwen/Qwen2.5-7B", "/path/to/Qwen3-8B"))
+
+
+FP8 = "+actor_rollout_ref.actor.megatron.override_transformer_config.fp8=hybrid model_engine=megatron"
+CACHE = "+actor_rollout_ref.rollout.engine_kwargs.vllm.kv_cache_dtype=fp8_e4m3"
+QAT = "actor_rollout_ref.actor.fsdp_config.qat.enable=True actor_rollout_ref.actor.fsdp_config.qat.mode=w4a16"
+JUDGES = """
+[[orchestrator.train.source]]
+[orchestrator.train.source.env.taskset]
+id = "math"
+[[orchestrator.train.source.env.taskset.task.judges]]
+id = "reference"
+model = "Qwen/Qwen3-235B-A22B-Instruct-2507"
+"""
+
+
+@pytest.mark.parametrize(
+    ("framework", "text", "name", "path", "value"),
+    [
+        ("verl", VERL + FP8, "c.sh", "trainer.recipe.precision", "fp8"),
+        ("verl", VERL + CACHE, "c.sh", "engine.kv_dtype", "fp8"),
+        ("verl", VERL + QAT, "c.sh", "engine.dtype", "nvfp4"),
+        ("slime", SLIME + "--fp8-format e4m3", "c.sh", "trainer.recipe.precision", "fp8"),
+        ("slime", SLIME + "--sglang-kv-cache-dtype fp8_e4m3", "c.sh", "engine.kv_dtype", "fp8"),
+        ("open-instruct", "python grpo_fast.py --model_name_or_path Qwen/Qwen3-8B --actor_num_gpus_per_node 6", "c.sh",
+         "trainer.gpus", 6),
+    ],
+)  # fmt: skip
+def test_a_precision_and_an_older_name_are_read(framework: str, text: str, name: str, path: str, value: Any) -> None:
+    result = read(framework, text, name)
+    assert field_at(result.scenario, path) == value
+    assert path not in result.scenario.assumed
+
+
+def test_what_is_left_is_named_under_what_it_would_change() -> None:
+    """Ranks of a model's own attention are no adapters; four bits of bitsandbytes are a precision; judges wait."""
+    latent = "--multi-latent-attention --q-lora-rank 768 --kv-lora-rank 512"
+    assert "trainer.recipe.tune" not in read("slime", SLIME + latent, "c.sh").scenario.assumed
+    swift = "NPROC_PER_NODE=4 swift rlhf --rlhf_type grpo --model Qwen/Qwen3-8B --quant_method bnb --quant_bits 4"
+    assert "trainer.recipe.precision" in read("ms-swift", swift, "c.sh").scenario.assumed
+    four = "trl grpo --model_name_or_path Qwen/Qwen3-8B --num_processes 4 --use_peft --load_in_4bit"
+    assert "trainer.recipe.precision" in read("trl", four, "c.sh").scenario.assumed
+    why = next(a.why for a in read("prime-rl", PRIME + JUDGES, "c.toml").assumed if a.path == REWARD)
+    assert "Qwen3-235B" in why

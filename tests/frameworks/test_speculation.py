@@ -10,7 +10,7 @@ import pytest
 from fleetsim.config import load_scenario
 from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import Imported, scenario_from
-from fleetsim.frameworks.source import read_source
+from fleetsim.frameworks.source import parsed_source, read_source
 from fleetsim.frameworks.trl import CLASSES
 
 DATA = Path(__file__).parent / "data"
@@ -139,3 +139,17 @@ def _both(path: Path) -> Path:
     text = path.read_text().replace("    curve: glm-5.2-mtp", "    acceptance: 0.5\n    curve: glm-5.2-mtp")
     path.write_text(text)
     return path
+
+
+def test_skyrls_switch_for_mtp_is_the_engines_too() -> None:
+    """skyrl/train/utils/utils.py, _apply_mtp_config: unless the engine has a section of its own."""
+    words = "python -m skyrl.train.entrypoints.main_base trainer.policy.model.path=Qwen/Qwen3.5-9B "
+    words += "trainer.mtp.enabled=true trainer.mtp.num_speculative_tokens=2 "
+    own = "generator.inference_engine.speculative_config.method=ngram"
+    own += " generator.inference_engine.speculative_config.num_speculative_tokens=4"
+    found = []
+    for text in (words, words + own):
+        drafts = scenario_from("skyrl", parsed_source(text, "c.sh"), "c.sh").scenario.engine.speculation
+        assert drafts is not None
+        found.append((drafts.method, drafts.num_speculative_tokens))
+    assert found == [("mtp", 2), ("ngram", 4)]

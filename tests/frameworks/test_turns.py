@@ -163,8 +163,6 @@ def test_nemo_rl_counts_rollout_turns_but_for_gyms() -> None:
          "--train.agent_func_path pond.py", "c.sh", "pond.py"),
         ("verl", "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=q/q "
          "actor_rollout_ref.rollout.multi_turn.enable=True", "c.sh", "multi_turn"),
-        ("open-instruct", "python open_instruct/grpo_fast.py --model_name_or_path q/q --tools search", "c.sh",
-         "search"),
     ],
 )  # fmt: skip
 def test_an_agent_is_named_where_nobody_says_its_turns(framework: str, text: str, name: str, marker: str) -> None:
@@ -259,3 +257,23 @@ def test_both_caps_go_back(tmp_path: Path) -> None:
         again = read("skyrl", scenario_to("skyrl", first, limits_of).text, "run.sh").scenario
         assert again.workload.turns.max_output_tokens == 500
         assert again.workload.output_tokens == first.workload.output_tokens
+
+
+def test_open_instructs_tools_are_called_five_times_where_nobody_says() -> None:
+    """open_instruct/environments/tools/utils.py, max_steps; one more turn answers."""
+    result = read("open-instruct", "python open_instruct/grpo_fast.py --model_name_or_path q/q --tools search", "c.sh")
+    assert result.scenario.workload.turns.count == 6
+    assert TURNS in {one.path for one in result.assumed}
+    assert (
+        read(
+            "open-instruct", "python open_instruct/grpo_fast.py --model_name_or_path q/q", "c.sh"
+        ).scenario.workload.turns.count
+        == 1
+    )
+
+
+def test_open_instruct_bounds_a_turn_within_the_response() -> None:
+    """open_instruct/vllm_utils.py: what is left of the response, and of the turn."""
+    words = "python open_instruct/grpo_fast.py --model_name_or_path q/q --tools search --max_steps 4"
+    turns = read("open-instruct", f"{words} --response_length 2048 --per_turn_max_tokens 700", "c.sh").scenario.workload
+    assert (turns.turns.count, turns.turns.max_output_tokens, turns.output_tokens.max) == (5, 700, 2048)  # type: ignore[union-attr]

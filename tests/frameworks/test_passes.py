@@ -1,0 +1,138 @@
+"""The policy's own pass before an update: what each framework's code asks of its settings, read there by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleetsim.config.scenario import Scenario
+from fleetsim.frameworks.convert import scenario_from
+from fleetsim.frameworks.source import parsed_source
+from fleetsim.frameworks.trl import CLASSES
+
+NEMO = """\
+policy: {{model_name: Qwen/Qwen2.5-7B, train_global_batch_size: 32}}
+grpo: {{num_prompts_per_step: 8, num_generations_per_prompt: 4, {}}}
+loss_fn: {{force_on_policy_ratio: {}}}
+cluster: {{gpus_per_node: 8}}
+"""
+AREAL = """\
+actor: {{path: Qwen/Qwen3-8B, backend: "fsdp:d2", {}}}
+rollout: {{backend: "sglang:d2"}}
+train_dataset: {{batch_size: 8}}
+"""
+# 8 x 4 samples on eight data-parallel ranks: four of each rank.
+ROLL = """\
+pretrain: Qwen/Qwen2.5-7B
+rollout_batch_size: 8
+num_return_sequences_in_group: 4
+adv_estimator: {estimator}
+init_kl_coef: {coefficient}
+actor_train:
+  device_mapping: "list(range(0,8))"
+  training_args: {{per_device_train_batch_size: 1, gradient_accumulation_steps: {steps}}}
+  strategy_args: {{strategy_name: {strategy}}}
+actor_infer: {{device_mapping: "list(range(0,8))"}}
+{more}
+"""
+USUAL = {"estimator": "grpo", "coefficient": 0.0, "steps": 4, "strategy": "megatron_train", "more": ""}
+SLIME = "python train.py --hf-checkpoint Qwen/Qwen3-8B --colocate --rollout-batch-size 8 --n-samples-per-prompt 4 "
+OPEN = "python grpo_fast.py --model_name_or_path Qwen/Qwen3-8B "
+TRL = "trl grpo --model_name_or_path Qwen/Qwen3-8B --num_processes 4 --per_device_train_batch_size 8 "
+SWIFT = "NPROC_PER_NODE=4 swift rlhf --rlhf_type grpo --model Qwen/Qwen3-8B --per_device_train_batch_size 8 "
+SKYRL = "python -m skyrl.train.entrypoints.main_base trainer.policy.model.path=Qwen/Qwen3-8B "
+RLLM = "python train.py rllm/backend=verl actor_rollout_ref.model.path=Qwen/Qwen3-8B "
+
+
+def read(framework: str, text: str) -> Scenario:
+    name = "c.yaml" if framework in ("nemo-rl", "areal", "roll") else "c.sh"
+    return scenario_from(framework, parsed_source(text, name, (), CLASSES), name).scenario
+
+
+@pytest.mark.parametrize(
+    ("framework", "text", "made"),
+    [
+        ("nemo-rl", NEMO.format("", "false"), True),
+        ("nemo-rl", NEMO.format("", "true"), False),
+        ("nemo-rl", NEMO.format("seq_logprob_error_threshold: 2", "true"), True),
+        ("areal", AREAL.format(""), False),
+        ("areal", AREAL.format("recompute_logprob: true"), True),
+        ("areal", AREAL.format("use_decoupled_loss: true"), True),
+        ("areal", AREAL.format("use_decoupled_loss: true, prox_logp_method: loglinear"), False),
+        ("roll", ROLL.format(**USUAL), False),
+        ("roll", ROLL.format(**{**USUAL, "steps": 2}), True),
+        ("roll", ROLL.format(**{**USUAL, "steps": 2, "more": "force_disable_old_logprobs_recompute: true"}), False),
+        ("roll", ROLL.format(**{**USUAL, "coefficient": 0.1}), True),
+        ("roll", ROLL.format(**{**USUAL, "estimator": "gigpo"}), True),
+        ("roll", ROLL.format(**{**USUAL, "more": "enable_old_logprobs_recompute: true"}), True),
+        ("roll", ROLL.format(**{**USUAL, "strategy": "deepspeed_train"}), True),  # counted as one rank
+        ("slime", SLIME, False),
+        ("slime", f"{SLIME} --global-batch-size 16", True),
+        ("slime", f"{SLIME} --global-batch-size 16 --use-rollout-logprobs", False),
+        ("slime", f"{SLIME} --advantage-estimator gspo", True),
+        ("slime", f"{SLIME} --kl-coef 0.01", True),
+        ("slime", f"{SLIME} --use-routing-replay", True),
+        ("slime", f"{SLIME} --use-routing-replay --use-rollout-routing-replay", False),
+        ("slime", f"{SLIME} --keep-old-actor", True),
+        ("open-instruct", OPEN, False),
+        ("open-instruct", f"{OPEN} --num_mini_batches 2", True),
+        ("open-instruct", f"{OPEN} --num_mini_batches 2 --use_vllm_logprobs true", False),
+        ("trl", f"{TRL} --use_vllm", True),
+        ("trl", f"{TRL} --use_vllm --vllm_importance_sampling_correction false", False),
+        ("trl", TRL, False),
+        ("trl", f"{TRL} --num_iterations 2", True),
+        ("trl", f"{TRL} --steps_per_generation 4", True),
+        ("ms-swift", SWIFT, True),
+        ("skyrl", SKYRL, True),
+        ("skyrl", f"{SKYRL} trainer.algorithm.policy_loss_type=rollout_is", False),
+        ("skyrl", f"{SKYRL} trainer.algorithm.policy_loss_type=cispo", True),
+        ("skyrl", f"{SKYRL} trainer.algorithm.policy_loss_type=dppo trainer.algorithm.use_kl_in_reward=true", True),
+        ("skyrl", f"{SKYRL} trainer.algorithm.policy_loss_type=dppo generator.sampling_params.logprobs=null", True),
+        ("skyrl", f"{SKYRL} trainer.algorithm.policy_loss_type=rollout_is "
+         "trainer.algorithm.off_policy_correction.tis_ratio_type=token", True),
+        ("verl", RLLM, True),
+        ("verl", f"{RLLM} rllm.algorithm.rollout_correction.bypass_mode=true", False),
+    ],
+)  # fmt: skip
+def test_the_policys_own_pass(framework: str, text: str, made: bool) -> None:
+    assert read(framework, text).trainer.recipe.old_log_probs == made
+
+
+@pytest.mark.parametrize(("steps", "updates"), [(4, 1), (2, 2), (1, 4)])
+def test_rolls_optimizer_steps_are_of_a_ranks_samples(steps: int, updates: int) -> None:
+    """roll/pipeline/rlvr/actor_worker.py, train_step: a rank's 4 samples in parts of per_device x accumulated."""
+    assert read("roll", ROLL.format(**{**USUAL, "steps": steps})).trainer.recipe.optimizer_steps == updates
+
+
+def test_rolls_sequences_are_split_by_ulysses() -> None:
+    """Eight GPUs, two to a sequence, are four ranks, each of eight samples."""
+    text = ROLL.format(**{**USUAL, "strategy": "fsdp2_train", "steps": 4}).replace(
+        "  training_args", "  model_args: {ulysses_size: 2}\n  training_args"
+    )
+    recipe = read("roll", text).trainer.recipe
+    assert (recipe.cp, recipe.optimizer_steps, recipe.old_log_probs) == (2, 2, True)
+
+
+def test_rllms_own_keys_go_before_verls() -> None:
+    """rllm/trainer/verl/utils.py, sync_config; rllm/trainer/config/rllm/base.yaml has the defaults."""
+    usual = read("verl", RLLM)
+    assert (usual.workload.group_size, usual.trainer.batch_samples, usual.trainer.recipe.critic) == (8, 64 * 8, False)
+    assert usual.workload.output_tokens.max == 30720
+    assert usual.fleet.max_in_flight_samples == 256
+    assert "workload.turns.count" in usual.assumed
+    own = read("verl", f"{RLLM} actor_rollout_ref.rollout.n=4 rllm.rollout.n=2 data.train_batch_size=16")
+    assert (own.workload.group_size, own.trainer.batch_samples) == (2, 32)
+
+
+def test_rllms_penalty_needs_a_reference() -> None:
+    assert not read("verl", RLLM).trainer.recipe.reference
+    assert read("verl", f"{RLLM} rllm.algorithm.kl_beta=0.001").trainer.recipe.reference
+
+
+def test_rllms_asynchronous_training_is_verls_law() -> None:
+    """rllm/trainer/sync_coordinator.py: (1 + staleness) x pulls x mini-batch groups in a sync window."""
+    on = "rllm.async_training.enable=true rllm.async_training.staleness_threshold=2 rollout.nnodes=1"
+    job = read("verl", f"{RLLM} {on} rllm.async_training.mini_batch_size=16 rllm.workflow.n_parallel_tasks=100")
+    assert (job.admission.law, job.trainer.batch_samples) == ("per_sync_window", 16 * 8)
+    assert job.fleet.max_in_flight_samples == 100
+    assert job.trainer.recipe.old_log_probs
+    assert read("verl", f"{RLLM} rllm.async_training.staleness_threshold=2").admission.law == "barrier"
