@@ -34,12 +34,12 @@ _LOOKS_LIKE_SHELL = re.compile(
 )
 _LOOKS_LIKE_TOML = re.compile(r"(?m)^[ \t]*\[\[?[\w.-]+\]\]?[ \t]*(?:#.*)?$|^[ \t]*[\w.-]+[ \t]+=[ \t]")
 _LOOKS_LIKE_PYTHON = re.compile(r"(?m)^[ \t]*(?:from[ \t]+\w[\w.]*[ \t]+import[ \t]|import[ \t]+\w)")
-# Keys with which a program is told its configuration file.
 # A program's own configuration, as NeMo-RL's programs and Hydra's name it.
 _OWN_CONFIG = re.compile(
     r'dirname\(__file__\),\s*((?:"[\w-]+",\s*)*"[\w.-]+\.yaml")'
     r'|hydra\.main\(config_path=("[\w./-]+", config_name="[\w.-]+")'
 )
+# Keys with which a program is told its configuration file.
 _CONFIG_KEYS = ("config", "config_file", "config_path")
 
 
