@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from fleetsim.compare.verdicts import compare
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import Interrupted, StuckError
+from fleetsim.estimates import estimate
+from fleetsim.job.caveats import backlog_warnings
 from fleetsim.job.engine_source import accuracy_of
 from fleetsim.job.input_moves import METRICS, in_doubt
 from fleetsim.job.trials import Measure, flat, simulated
@@ -140,6 +142,7 @@ def compare_scenarios(
     def compared(pairs: int) -> Comparison:
         """Compares the first so many runs of each side."""
         side_a, side_b = (scenario_side(job, dict(list(f.items())[:pairs])) for job, f in zip(both, runs, strict=True))
+        grows = *_backlog_notes("A", scenario_a, side_a), *_backlog_notes("B", scenario_b, side_b)
         return compare(
             side_a,
             side_b,
@@ -147,7 +150,7 @@ def compare_scenarios(
             metrics,
             pair=because is None,
             min_change=min_change,
-            notes=(*notes, *said, *(() if because is None else (unpaired_note(because),))),
+            notes=(*notes, *said, *(() if because is None else (unpaired_note(because),)), *grows),
         )
 
     def known(i: int, metrics_of_run: Mapping[str, Any]) -> None:
@@ -164,6 +167,12 @@ def compare_scenarios(
         missing = f"{pairs} of {replications:,} pairs of runs were simulated"
         raise Interrupted(compared(pairs) if pairs else None, missing) from None
     return compared(replications)
+
+
+def _backlog_notes(where: str, scenario: Scenario, side: Side) -> Iterator[str]:
+    """What makes samples older than the runs of a side show."""
+    metrics = {name: estimate([run[name] for run in side.runs.values()]) for name in next(iter(side.runs.values()))}
+    return (f"{where}: {warning}" for warning in backlog_warnings(scenario, metrics))
 
 
 def unpaired_note(because: str) -> str:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.config.workload import longest_length
-from fleetsim.engine.kernel.tables import GONE
+from fleetsim.sim.load import given_up_s
 from fleetsim.sim.records import Records
 
 Floats = NDArray[np.float64]
@@ -134,13 +134,8 @@ def in_time(records: Records, which: NDArray[np.bool_], time_s: Floats) -> Histo
 
 def _aborts(records: Records) -> HistogramEvents:
     """Requests aborted: with their group, or when the group was complete without them."""
-    samples, groups = records.samples, records.groups
-    gone = (samples["status"] == GONE) & (samples["finish_s"] < 0)
-    when = groups["ready_s"].astype(np.float64)
-    known = records.discards["group"] < len(groups)
-    when[records.discards["group"][known]] = records.discards["time_s"][known]
-    time_s = when[samples["group"]]
-    return in_time(records, gone & (time_s >= 0), time_s)
+    time_s = given_up_s(records)
+    return in_time(records, time_s >= 0, time_s)
 
 
 def histograms(records: Records, lives: list[Incarnation], every: int) -> Iterator[Family]:

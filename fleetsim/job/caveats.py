@@ -20,17 +20,20 @@ _GROWS, _WAITS = 0.02, 0.01
 # What the remedies bound the queue to: weight versions, and batches.
 _VERSIONS, _BATCHES = 4, 2
 # Shares of trained tokens that are written and never come to the trainer.
-_LOST = tuple(f"waste.{why}" for why in ("stale", "filtered", "aborted", "recomputed", "lost"))
+_LOST = tuple(f"waste.{why}" for why in ("stale", "filtered", "aborted", "lost"))
 _POOR = 0.15  # an error of the profile worth a warning of its own
 
 
 class Backlog(Struct, frozen=True):
-    """Finished samples that pile up for good. per_step, per_minute: by how many. enough: the fewest instances that make
-    what the trainer takes; None where no fewer do."""
+    """Finished samples that pile up. per_step, per_minute: by how many. enough: the fewest instances that make what the
+    trainer takes; None where no fewer do. until: samples that the buffer holds, which it comes to long after the run,
+    and older: by how many steps the trained samples are then older; None and infinite where nothing bounds it."""
 
     per_step: float
     per_minute: float
     enough: int | None
+    until: int | None = None
+    older: float = math.inf
 
     @property
     def rate(self) -> str:
@@ -40,21 +43,24 @@ class Backlog(Struct, frozen=True):
 
 
 def backlog_of(scenario: Scenario, metrics: Mapping[str, Estimate]) -> Backlog | None:
-    """What piles up where the fleet makes more than the trainer takes and nothing bounds what is finished; else None.
+    """What piles up where the fleet makes more than the trainer takes and nothing bounds what is finished, or only a
+    buffer of many batches that the run has not filled; else None.
 
     metrics: of a long run, by dotted name. What binds is the trainer; that it does is no reason to let samples grow
     old.
     """
     growth, batch = _surplus(scenario, metrics), scenario.trainer.batch_samples
     # a law without a number of batches or versions bounds what is in flight at most, and not what is finished
-    bounded = law_of(scenario).ahead is not None or scenario.buffer.capacity_samples is not None
+    most = scenario.buffer.capacity_samples
+    older = math.inf if most is None else (most - metrics["queue_depth"].mean) / batch
+    bounded = law_of(scenario).ahead is not None or older <= _BATCHES
     if bounded or scenario.admission.max_age is not None or growth <= _GROWS * batch:
         return None
     if metrics["trainer_idle_fraction"].mean > _WAITS:  # a full engine's samples come at once: the queue swings
         return None
     n, unit = scenario.fleet.instances, unit_of(scenario)
     enough = math.ceil(n * batch / (batch + growth) / unit) * unit
-    return Backlog(growth, 60.0 * growth / metrics["step_s"].mean, enough if enough < n else None)
+    return Backlog(growth, 60.0 * growth / metrics["step_s"].mean, enough if enough < n else None, most, older)
 
 
 def _surplus(scenario: Scenario, metrics: Mapping[str, Estimate]) -> float:
@@ -73,7 +79,12 @@ def _surplus(scenario: Scenario, metrics: Mapping[str, Estimate]) -> float:
 def backlog_line(scenario: Scenario, metrics: Mapping[str, Estimate]) -> str | None:
     """The growing backlog and its remedy in a line; None where there is none."""
     found = backlog_of(scenario, metrics)
-    return None if found is None else f"grows without bound, by {found.rate}: {_remedy(scenario, found)}"
+    if found is None:
+        return None
+    bound = (
+        "without bound" if found.until is None else f"until it holds {found.until:,}, {round(found.older)} batches more"
+    )
+    return f"grows {bound}, by {found.rate}: {_remedy(scenario, found)}"
 
 
 def backlog_warnings(scenario: Scenario, metrics: Mapping[str, Estimate]) -> tuple[str, ...]:
@@ -81,11 +92,15 @@ def backlog_warnings(scenario: Scenario, metrics: Mapping[str, Estimate]) -> tup
     found = backlog_of(scenario, metrics)
     if found is None:
         return ()
+    bound, then = "without bound", f"admission.law={scenario.admission.law} does not bound it"
+    if found.until is not None:
+        bound = f"until it holds {found.until:,} samples"
+        then = f"When it is full, samples are {round(found.older)} steps older than told here"
     return (
-        f"the backlog grows without bound: {found.rate} more than the trainer takes, "
+        f"the backlog grows {bound}: {found.rate} more than the trainer takes, "
         f"{units.count(round(metrics['queue_depth'].mean))} in the buffer on average and the oldest trained sample "
         f"{units.count(round(metrics['staleness_steps.max'].mean))} steps old, and older with every step. "
-        f"admission.law={scenario.admission.law} does not bound it: {_remedy(scenario, found)}",
+        f"{then}: {_remedy(scenario, found)}",
     )
 
 

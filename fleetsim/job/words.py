@@ -21,7 +21,7 @@ from fleetsim.job.engine_source import profile_words
 from fleetsim.job.nameplate import mean_batch_tokens
 from fleetsim.policies.admission import LAWS
 from fleetsim.policies.law import Looser
-from fleetsim.policies.samples import AGE_ACTIONS
+from fleetsim.policies.samples import AGE_ACTIONS, IN_FLIGHT
 from fleetsim.quantities import quantity
 from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of, profile_of
@@ -120,6 +120,13 @@ def binding_words(binding: str, scenario: Scenario | None = None, idle: float = 
             meaning="the client keeps few groups in flight, and a group that waits for its last response keeps the "
             "places of all its responses",
             lift=f"{words.lift}; by whole groups (workload.group_size samples), of which alone it has room",
+        )
+    if binding == "sync" and IN_FLIGHT[scenario.sync.in_flight].recomputes:
+        return replace(
+            words,
+            meaning="publishing and loading weights, and computing again what was in flight at a sync, take more of a "
+            "step than anything else that can be changed",
+            lift=f"{words.lift}; fewer samples in flight, or sync.in_flight: keep",
         )
     if binding == "sync" and scenario.sync.scope == "rolling":
         return replace(

@@ -169,17 +169,14 @@ def plan(
 def pareto(search: Search, space: Space, allowed: Allowed) -> list[PlanRow]:
     """Simulates whatever may be on the front of step and dollars; where only a step is asked for, what may be best.
 
-    Where no plan makes the step that is asked for, as bounds may tell, the shortest comes nearest: then it is
-    as if only that were wanted.
+    Where no plan makes the step that is asked for, the shortest comes nearest: then it is as if only that were wanted.
     """
     budget, plans = space.budget, list(space.plans(allowed))
     only_best, oldest = budget.gpus is None and budget.price_per_h is None, allowed.oldest(space.own)
-    found: list[PlanRow] = []
-    if budget.step_s is None or any(budget.holds(least) for _, least in search.bounded(plans)):
-        found = search.refining(plans, Goal(budget, only_best, oldest=oldest), space.near, "plans")
-    if not any(budget.holds(f.step_s) for f in found):
-        search.tally, nearest = SearchTally(), replace(budget, step_s=None, objective="step")
-        goal = Goal(nearest, only_best, _ROUGHLY if only_best else CLOSE, oldest)
+    goal = Goal(budget, only_best, oldest=oldest, nearer=_ROUGHLY if only_best else CLOSE)
+    found = search.refining(plans, goal, space.near, "plans")
+    if goal.missed and not only_best:  # the nearest is known; what else is worth a look
+        goal = Goal(replace(budget, step_s=None, objective="step"), False, oldest=oldest)
         found = search.refining(plans, goal, space.near, "plans")
     if not found:
         raise _nothing(space, search, oldest)
@@ -235,8 +232,13 @@ def worth_a_look(search: Search, space: Space, allowed: Allowed) -> list[PlanRow
     left = [f for f in ranked if f not in promising and f not in contenders]
     next_ones = [*tuned, *map(space.counted, _still_close(search, tuned, contenders, budget))]
     while next_ones:  # one run may say of all of them that their samples are fresher than they are
-        full = _permitted(search.simulated([(f.choice, f.scenario) for f in next_ones], runs), oldest)
-        if rows := _rows(search, full, budget, oldest):
+        full = search.simulated([(f.choice, f.scenario) for f in next_ones], runs)
+        rows = _rows(search, _permitted(full, oldest), budget, oldest)
+        old = [f for f in full if f.choice.place in search.too_old or not _permitted([f], oldest)]
+        if budget.step_s is not None and old and _beaten(rows, old, budget):
+            search.too_old |= {f.choice.place for f in old}  # it ruled out what was not looked at
+            return worth_a_look(search, space, allowed)
+        if rows:
             return rows
         next_ones, left = [space.counted(f) for f in left[:_CONTENDERS]], left[_CONTENDERS:]
     raise _nothing(space, search, oldest)
@@ -266,8 +268,15 @@ def _rows(search: Search, full: Sequence[PlanRow], budget: Budget, oldest: float
         if len(_permitted(aged, oldest)) == len(rows):
             return aged
         old = [f for f, now in zip(rows, aged, strict=True) if not _permitted([now], oldest)]
+        search.too_old |= {f.choice.place for f in old}
         left = [f for f in left if f not in old]
     return []
+
+
+def _beaten(rows: Sequence[PlanRow], old: Sequence[PlanRow], budget: Budget) -> bool:
+    """Whether one of those whose samples are too old was better than all that are told."""
+    told = min((budget.badness(f.step_s, f.usd) for f in rows), default=(True, math.inf))
+    return any(budget.badness(f.step_s, f.usd) < told for f in old)
 
 
 def recommended(found: Sequence[PlanRow], budget: Budget) -> PlanRow:
@@ -335,7 +344,7 @@ def _bought(search: Search, space: Space, allowed: Allowed, best: PlanRow) -> It
     for permission in space.forbidden(allowed):
         more = allowed.also(permission)
         oldest = more.oldest(space.own)
-        wanted = Goal(in_looks, True, _ROUGHLY if beyond and not space.budget.holds(best.step_s) else CLOSE, oldest)
+        wanted = Goal(in_looks, True, oldest=oldest, nearer=_ROUGHLY if beyond else CLOSE)
         wanted.add(look.step_s, look.usd)
         found = search.refining(space.plans(more, but=allowed), wanted, space.near, f"with {permission}")
         better = [f for f in found if beats(f, look, in_looks, CLOSE)]

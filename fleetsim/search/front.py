@@ -131,12 +131,20 @@ def _ratio(a: float, b: float) -> float:
 
 class Goal:
     """What a search is for. only_best: nothing but the best by the budget's objective. by: how much better than what
-    was found a plan must be to be worth a look, in shares of one. oldest: steps that 99 % of the trained samples may be
-    old, None = nobody says."""
+    was found a plan must be to be worth a look, in shares of one; nearer: likewise, how much shorter its step must be
+    while no plan makes the one that is asked for. oldest: steps that 99 % of the trained samples may be old, None =
+    nobody says."""
 
-    def __init__(self, budget: Budget, only_best: bool, by: float = CLOSE, oldest: float | None = None) -> None:
-        self.budget, self.only_best, self.by, self.oldest = budget, only_best, by, oldest
+    def __init__(
+        self, budget: Budget, only_best: bool, by: float = CLOSE, oldest: float | None = None, nearer: float = CLOSE
+    ) -> None:
+        self.budget, self.only_best, self.by, self.oldest, self.nearer = budget, only_best, by, oldest, nearer
         self._front, self._best = Front(), (True, math.inf)
+
+    @property
+    def missed(self) -> bool:
+        """Whether a step is asked for that no plan makes so far."""
+        return self.budget.step_s is not None and self._best[0]
 
     def add(self, step_s: float, usd: float) -> None:
         """One plan that was found."""
@@ -147,18 +155,26 @@ class Goal:
         """Whether samples may be so many steps old."""
         return self.oldest is None or age <= self.oldest
 
+    def decides(self, step_s: float, usd: float) -> bool:
+        """Whether a plan is better than all so far, and leaves no other a chance that is worse, however fresh."""
+        alone = self.oldest is not None and (self.only_best or self.missed)
+        return alone and self.budget.badness(step_s, usd) < self._best
+
     def worth(self, step_s: float, usd: float) -> bool:
         """Whether a plan is worth a look whose step takes, and costs, at least so much."""
         missed, least = self._best
-        if self.only_best or (missed and self.budget.step_s is not None):
+        if self.only_best or self.missed:
             # till a plan makes the step, all that may, and what comes nearer
-            return self.budget.badness(step_s, usd) < (missed, least * (1 - self.by))
+            return self.budget.badness(step_s, usd) < (missed, least * (1 - (self.nearer if self.missed else self.by)))
         if not self.budget.holds(step_s):
             return False
         return not self._front.beats(step_s, usd, self.by)
 
     def order(self, step_s: float, usd: float) -> tuple[bool, float]:
-        """The smallest is looked at first."""
+        """The smallest is looked at first: the shortest step until one is short enough, for it says most of all that
+        are smaller."""
+        if self.missed:
+            return False, step_s
         if self.only_best or self.budget.step_s is not None:
             return self.budget.badness(step_s, usd)
         return False, step_s * usd

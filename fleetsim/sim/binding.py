@@ -19,7 +19,7 @@ from fleetsim.policies.samples import BATCH_RULES, IN_FLIGHT
 from fleetsim.records import replace
 from fleetsim.sim.critical_path import SAME_S, CriticalPath, critical_path, places_of_groups
 from fleetsim.sim.judges import judges_full, judging_s
-from fleetsim.sim.load import Mix, in_flight, mix_of, shared_with
+from fleetsim.sim.load import Mix, given_up_s, in_flight, mix_of, shared_with
 from fleetsim.sim.records import Records
 from fleetsim.sim.stations import stations_full, tools_s
 from fleetsim.sim.window import StepWindow, window_of
@@ -67,6 +67,8 @@ def gains_of(records: Records, window: StepWindow) -> dict[str, float]:
     span = window.span_s
     path = critical_path(records, window.start_s, window.end_s)
     waits = float(window.steps["wait_s"].sum())
+    if records.scenario.fleet.placement == "colocated_lending":  # a trainer that need not wait lends nothing
+        waits += float(window.steps["switch_s"].sum())
     own = {"trainer": path.train_s, **path.held_s, "sync": path.sync_s}
     saved = {name: LESS * seconds for name, seconds in own.items()}
     if path.lives and waits + saved["sync"] > max(saved.values()):  # else nothing of them can promise more
@@ -84,7 +86,8 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     paused = _paused(records, window, sent, end)
     tools = np.minimum(end - sent - paused, tools_s(records, window))
     making = end - sent - paused - tools
-    shorter, slower = _paces(records, window, sent, end, float(making.sum() / max(SAME_S, (making + tools).sum())))
+    again, at_engines = _computed_again(records, window), float(making.sum() / max(SAME_S, (making + tools).sum()))
+    shorter, slower = _paces(records, window, sent, end, at_engines, again)
     law, fleet = law_of(scenario), scenario.fleet
     # A cap of each instance grows with the fleet: more of them make more at the same load.
     in_groups, most = fleet.in_flight_unit == "groups", fleet.max_in_flight_samples is not None
@@ -93,7 +96,7 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     by_engines = law.engines_limit
     own = (each or by_engines) and not most
     full = in_groups and by_engines  # what waits for a sample, and not for a group, waits for an engine
-    shorter = np.where(freed & (own | (full & ~by_group)), LESS, shorter)
+    shorter = np.where(freed & (own | (full & ~by_group)), (1.0 - again) * LESS, shorter)
     saved = dict[str, float]()
     loop = np.array([life.loop_s for life in path.lives])
     # A group keeps its place until it has its rewards.
@@ -117,7 +120,7 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     faster = 1.0 - (1.0 + float(np.average(slower, weights=end - sent))) / MORE
     most_s = (idle + busy * faster) / max(1.0, float(window.steps["instances"].mean()))
     saved = {name: min(seconds, most_s) for name, seconds in saved.items()}
-    saved["pauses"] = LESS * float(paused.sum())
+    saved["pauses"] = LESS * float(paused.sum() + again * making.sum())
     saved["rollout"] = float((making * shorter).sum())
     saved["longest_response"] = float(_cut(records, path, making, shorter).sum())
     judging, reward = judging_s(records, window), mean_length(scenario.workload.reward.latency_s, at_least=0.0)
@@ -150,38 +153,53 @@ def _paused(records: Records, window: StepWindow, sent: Floats, end: Floats) -> 
     return np.asarray(each.clip(0.0).sum(axis=1))
 
 
-def _paces(records: Records, window: StepWindow, sent: Floats, end: Floats, at_engines: float) -> tuple[Floats, Floats]:
+def _computed_again(records: Records, window: StepWindow) -> float:
+    """Share of an instance's busy time in which it computes again what syncs took from it."""
+    if not IN_FLIGHT[records.scenario.sync.in_flight].recomputes:
+        return 0.0
+    running = window.steps["running"] / np.maximum(1, window.steps["instances"])
+    all_s, without_s = (_mix(records, window, again).iteration_s(running).sum() for again in (True, False))
+    return float(1.0 - without_s / all_s) if all_s > 0 else 0.0
+
+
+def _mix(records: Records, window: StepWindow, again: bool) -> Mix:
+    """The mix of the run. again: with what was computed again."""
+    generated, prefilled = window.total("generated_tokens"), window.total("prefilled_tokens")
+    return mix_of(records, generated, prefilled if again else prefilled - window.total("recomputed_tokens"))
+
+
+def _paces(
+    records: Records, window: StepWindow, sent: Floats, end: Floats, at_engines: float, again: float
+) -> tuple[Floats, Floats]:
     """How much shorter a life is with a fifth more instances, and how much longer with a fifth more in flight; as
-    shares. at_engines: share of a life that is not spent at tools.
+    shares. at_engines: share of a life that is not spent at tools. again: as of `_computed_again`; a sync takes as much
+    of an instance's time as requests run there, however many instances there are.
 
     The load is looked at several times in a life. Samples that must be placed together cannot be divided: where an
     instance would stay empty, the others do not become faster.
     """
-    mix = mix_of(records, window.total("generated_tokens"), window.total("prefilled_tokens"))
+    mix = _mix(records, window, again=not again)
     samples, groups, fleet = records.samples, records.groups, records.scenario.fleet
     at = sent[:, None] + (end - sent)[:, None] * ((np.arange(_LOOKS) + 0.5) / _LOOKS)
-    was_sent, finished = samples["sent_s"], np.ascontiguousarray(samples["finish_s"])
+    was_sent, finished = samples["sent_s"], np.maximum(samples["finish_s"], given_up_s(records))
     n = np.maximum(1.0, in_flight(np.where(was_sent < 0, np.inf, was_sent), finished, at))
     units = n
     if fleet.group_placement == "together" and records.scenario.workload.group_size > 1:
         last = np.maximum.reduceat(np.where(finished < 0, np.inf, finished), groups["first"])
         units = np.minimum(n, np.maximum(1.0, in_flight(groups["submit_s"], last, at)))
     size, instances = at_engines * n / units, max(1.0, float(window.steps["instances"].mean()))
-    now, more, fuller = (
-        _per_token_s(mix, np.maximum(1.0, size * shared_with(held, engines)))
-        for held, engines in ((units, instances), (units, MORE * instances), (MORE * units, instances))
+    cases = (1.0, instances), (1.0, MORE * instances), (MORE, instances)
+    loads = [np.maximum(1.0, size * shared_with(held * units, engines)) for held, engines in cases]
+    running = [np.minimum(load, mix.seqs) for load in loads]
+    # Seconds from one token of a sample to its next, those included in which it waits for others that run.
+    now, *others = (mix.iteration_s(b) * load / b for b, load in zip(running, loads, strict=True))
+    # How many times as long a life then takes.
+    more, fuller = (
+        np.where(now > 0.0, (1.0 - again) * s / now.clip(SAME_S) + again * held * b / running[0], 1.0)
+        for (held, _), s, b in zip(cases[1:], others, running[1:], strict=True)
     )
-    still = now <= 0.0
-    now = np.where(still, 1.0, now)
-    shorter = np.where(still, 0.0, 1.0 - more / now).clip(0.0, LESS)
-    slower = np.where(still, 0.0, fuller / now - 1.0).clip(0.0, MORE - 1.0)
+    shorter, slower = (1.0 - more).clip(0.0, LESS), (fuller - 1.0).clip(0.0, MORE - 1.0)
     return np.asarray(shorter.mean(axis=1)), np.asarray(slower.mean(axis=1))
-
-
-def _per_token_s(mix: Mix, load: Floats) -> Floats:
-    """Seconds from one token of a sample to its next, those included in which it waits for others that run."""
-    running = np.minimum(load, mix.seqs)
-    return mix.iteration_s(running) * load / running
 
 
 def _cut(records: Records, path: CriticalPath, making: Floats, shorter: Floats) -> Floats:

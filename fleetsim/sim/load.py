@@ -6,6 +6,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from fleetsim.engine.kernel.tables import GONE
 from fleetsim.engine.step_time import StepTime
 from fleetsim.sim.records import Records
 
@@ -68,6 +69,15 @@ def in_flight(begin: Floats, end: Floats, at: Floats) -> Floats:
 
     held = so_far(begin) - so_far(np.where(end < 0, np.inf, end))
     return held[np.searchsorted(moments, at)].astype(np.float64)
+
+
+def given_up_s(records: Records) -> Floats:
+    """When each sample was given up unfinished: with its group, or when that was complete without it; else below 0."""
+    samples, when = records.samples, records.groups["ready_s"].astype(np.float64)
+    known = records.discards["group"] < len(when)
+    when[records.discards["group"][known]] = records.discards["time_s"][known]
+    found: Floats = np.where((samples["status"] == GONE) & (samples["finish_s"] < 0), when[samples["group"]], -1.0)
+    return found
 
 
 def shared_with(units: Floats, instances: float) -> Floats:

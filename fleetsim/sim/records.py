@@ -136,7 +136,8 @@ class Records(Struct):
     `engine/kernel/tables.py`): prompt, target, made, group, instance, preemptions, status, sent_s, start_s,
     first_token_s, finish_s. groups: one row per group that was sent (GROUP there): version, status, trained_step,
     submit_s, ready_s, left_s. engine: iteration times and limits that the instances ran with. updates[v]: optimizer
-    steps contained in weight version v. scrapes, queue_scrapes, discards: dtypes above, empty unless it was scraped.
+    steps contained in weight version v. discards: dtype above. scrapes, queue_scrapes: likewise, empty unless it was
+    scraped.
     trainer: dtype above, what the trainer did from the first step on; the last row lasts until the last step's end.
     activity: dtype above, every instance with a row at its start; empty unless it was recorded. stations: dtype above,
     of `stations_of` the scenario (`stations.py`). judges: dtype above, of `judges_of` it. evaluations: dtype above,

@@ -20,7 +20,7 @@ from fleetsim.sim.engines import engine_of
 from fleetsim.sim.failures import fail
 from fleetsim.sim.fleet import Fleet
 from fleetsim.sim.judges import judge_rows
-from fleetsim.sim.records import EVALUATION_ROW, FAILURE, STATION_STEP, STEP, SYNC, TRAINER, Records
+from fleetsim.sim.records import DISCARD, EVALUATION_ROW, FAILURE, STATION_STEP, STEP, SYNC, TRAINER, Records
 from fleetsim.sim.rolling import follow
 from fleetsim.sim.run_state import Process, RunState, drive
 from fleetsim.sim.scrape import Scraper
@@ -85,6 +85,7 @@ def simulate(
         groups=groups,
         syncs=np.array(job.syncs, SYNC),
         failures=np.array(job.failures, FAILURE),
+        discards=np.array(job.discards, DISCARD),
         engine=(step_time, limits),
         updates=np.array(job.progress.updates),
         trainer=np.array(job.trainer, TRAINER),

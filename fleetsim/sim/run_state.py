@@ -85,6 +85,7 @@ class RunState:
     steps: list[tuple[Any, ...]] = field(default_factory=list)
     syncs: list[tuple[Any, ...]] = field(default_factory=list)
     failures: list[tuple[Any, ...]] = field(default_factory=list)
+    discards: list[tuple[float, int]] = field(default_factory=list)
     stations: list[tuple[Any, ...]] = field(default_factory=list)
     evaluations: list[tuple[Any, ...]] = field(default_factory=list)
 
@@ -117,8 +118,7 @@ class RunState:
 
     def discard(self, doomed: Ids) -> int:
         """Aborts the unfinished ones of these groups, which the law no longer counts. Returns how many there were."""
-        if self.scraper is not None:
-            self.scraper.discarded(doomed, self.now)
+        self.discards += [(self.now, group) for group in (doomed - self.fleet.draws.reserved).tolist()]
         n = self.fleet.discard(doomed, self.now)
         give_back(self.fleet, self.progress, n)
         return n

@@ -18,7 +18,7 @@ from fleetsim.engine.kernel.tables import ACC_OFF, ACC_PAUSED, DOWN, JUMP, SHIFT
 from fleetsim.errors import InputError, Problem
 from fleetsim.sim.buffer import ready_groups
 from fleetsim.sim.fleet import Fleet
-from fleetsim.sim.records import DISCARD, QUEUE_SCRAPE, SCRAPE
+from fleetsim.sim.records import QUEUE_SCRAPE, SCRAPE
 
 Ints = NDArray[np.int64]
 EPSILON = 1e-12  # as in `engine/kernel/instance.py`, which is not imported because numba would come with it
@@ -66,7 +66,6 @@ class Scraper:
         self.instances = np.empty((AT_ONCE, n), fleet.world.instances.dtype)
         self.residues = np.empty((AT_ONCE, *fleet.world.residues.shape), fleet.world.residues.dtype)
         self.queue: list[tuple[Any, ...]] = []
-        self.discards: list[NDArray[Any]] = []
 
     @property
     def due_s(self) -> float:
@@ -101,19 +100,12 @@ class Scraper:
         for name in COUNTERS:
             self.before[name][i] = row[name]
 
-    def discarded(self, groups: Ints, now: float) -> None:
-        """These groups are thrown away now, as far as they were unfinished."""
-        rows = np.zeros(len(groups), DISCARD)
-        rows["time_s"], rows["group"] = now, groups - self.fleet.draws.reserved
-        self.discards.append(rows)
-
     def tables(self) -> dict[str, NDArray[Any]]:
         """Names and values of the tables in Records that are the scraper's."""
         self.read()
         return {
             "scrapes": np.concatenate([np.zeros(0, SCRAPE), *self.rows]),
             "queue_scrapes": np.array(self.queue, QUEUE_SCRAPE),
-            "discards": np.concatenate([np.zeros(0, DISCARD), *self.discards]),
         }
 
     def read(self) -> None:

@@ -13,6 +13,7 @@ from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError, StuckError
 from fleetsim.policies.admission import LAWS
+from fleetsim.policies.samples import AGE_ACTIONS, IN_FLIGHT
 from fleetsim.sim.binding import MORE, longest_of_a_batch
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records
@@ -116,6 +117,8 @@ def nudges(s: Scenario, longest: float) -> Iterator[tuple[str, dict[str, Any], f
         {f"sync.{name}": getattr(times, name) / MORE for name in ("pause_s", "publish_s", "trainer_block_s")},
         MORE,
     )
+    if IN_FLIGHT[s.sync.in_flight].recomputes and s.sync.trigger == "steps" and not LAWS[a.law].counts_versions:
+        yield "sync", {"sync.every_steps": 2 * s.sync.every_steps}, 2.0
     lengths = {**s.workload.output_tokens.model_dump(exclude_none=True), "max": max(16, round(longest / MORE))}
     if lengths["kind"] != "constant":
         yield "longest_response", {"workload.output_tokens": lengths}, MORE
@@ -147,6 +150,9 @@ def nudges(s: Scenario, longest: float) -> Iterator[tuple[str, dict[str, Any], f
         now_ahead = law.number(a)
         assert now_ahead is not None
         yield "staleness_window", {law.parameter: now_ahead + (MORE - 1.0) * (1.0 + now_ahead)}, MORE
+        if AGE_ACTIONS[a.age_action].limits_age and a.max_age is not None:  # an age is a whole number
+            older = {law.parameter: now_ahead + 1.0, "admission.max_age": a.max_age + 1.0}
+            yield "staleness_window", older, (2.0 + now_ahead) / (1.0 + now_ahead)
 
 
 def measured_gains(s: Scenario, replications: int) -> tuple[list[str], dict[str, float]]:

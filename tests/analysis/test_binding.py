@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from scipy.stats import binom
 
-from fleetsim.config import Scenario, default_scenario, with_changes
+from fleetsim.config import Scenario, default_scenario, load_scenario, with_changes
+from fleetsim.config.data_files import shipped_scenarios
 from fleetsim.errors import InputError, StuckError
 from fleetsim.job.words import binding_words
+from fleetsim.sim.binding import gains_of
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
+from fleetsim.sim.window import window_of
 from tests.analysis.nudges import job_of_groups, measured_gains, random_job
 
 # Two things bind together, and either is right to name, where their gains differ by less than two hundredths of the
@@ -136,6 +139,51 @@ def test_what_holds_a_trainer_up_beside_its_samples_is_named(named: str, job: di
     assert verdicts == [named]
     assert right(named, gains), gains
     assert gains[named] > 0.08
+
+
+def shipped(name: str, steps: int = 60) -> Scenario:
+    return with_changes(load_scenario(name), {"run.steps": steps, "run.warmup_steps": 20})
+
+
+@pytest.mark.parts
+@pytest.mark.parametrize("name", [name for name in shipped_scenarios() if not name.startswith("published/")])
+def test_moving_what_is_told_of_a_shipped_job_moves_the_step(name: str) -> None:
+    verdicts, gains = measured_gains(shipped(name), 1)
+    assert right(verdicts[0], gains), (verdicts, gains)
+
+
+def test_what_syncs_take_from_engines_is_the_syncs_and_more_instances_do_not_lift_it() -> None:
+    """8 engines of 512 samples, whose caches each sync makes them compute again: 19 of 27 s of a step."""
+    scenario = shipped("presets/slime-fully-async")
+    run = simulate(scenario)
+    told = gains_of(run, window_of(run))
+    _, gains = measured_gains(scenario, 1)
+    assert max(told, key=lambda name: told[name]) == "sync"
+    assert max(told["rollout"], gains["rollout"]) < 0.08  # a fifth of all seconds is 0.17
+    words = binding_words("sync", scenario)
+    assert "computing again" in words.meaning
+    assert "sync.in_flight: keep" in words.lift
+
+
+def test_a_longer_run_tells_the_same_of_samples_that_are_given_up() -> None:
+    """NeMo-RL's windowed sampler cancels a quarter of all samples: these are in flight no longer."""
+    told = []
+    for steps in (60, 240):
+        run = simulate(shipped("presets/nemo-rl-sc-windowed", steps))
+        told.append(gains_of(run, window_of(run)))
+    short, long = told
+    assert long == pytest.approx(short, abs=POINTS)
+
+
+def test_a_trainer_that_need_not_wait_lends_nothing() -> None:
+    """Handing its GPUs over and back takes seconds, and goes with the waiting."""
+    scenario = shipped("presets/verl-v1-separate-async-switch")
+    run = simulate(scenario)
+    window = window_of(run)
+    _, gains = measured_gains(scenario, 1)
+    waits = float(window.steps["wait_s"].sum()) / window.span_s
+    assert gains["staleness_window"] > waits + POINTS
+    assert gains_of(run, window)["staleness_window"] > waits + POINTS
 
 
 def held_by_groups(cap: int) -> Scenario:

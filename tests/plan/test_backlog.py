@@ -113,3 +113,30 @@ def test_the_remedies_of_a_backlog_stop_it() -> None:
         assert abs(held.mean("queue_growth")) < 0.02 * BATCH
         assert held.mean("queue_depth") < 6 * 512 + 256
         assert backlog_warnings(mended, held.estimates) == ()
+
+
+def test_caches_that_syncs_make_engines_compute_again_are_no_samples_that_are_lost() -> None:
+    """Five tokens are computed again for each that is trained, and none of them is a sample less."""
+    keep = with_instances(unbounded(workload__prompt_tokens=1000), 6)
+    redo = with_changes(keep, {"sync.in_flight": "abort_resume", "sync.reset_prefix_cache": True})
+    runs = [long_run(job, 6).estimates for job in (keep, redo)]
+    assert runs[1]["waste.recomputed"].mean > 2.0
+    found = [backlog_of(job, run) for job, run in zip((keep, redo), runs, strict=True)]
+    assert found[0] is not None
+    assert found[1] is not None
+    assert found[1].per_step == pytest.approx(found[0].per_step, rel=0.05)
+
+
+def test_a_buffer_of_many_batches_makes_samples_as_much_older_as_is_told() -> None:
+    job = with_instances(unbounded(buffer__capacity_samples=60 * BATCH), 4)
+    now = long_run(job, 4).estimates
+    (warning,) = backlog_warnings(job, now)
+    found = backlog_of(job, now)
+    assert found is not None
+    assert found.until == 60 * BATCH
+    assert f"until it holds {60 * BATCH:,} samples" in warning
+    assert f"{round(found.older)} steps older" in warning
+    full = Trials(with_changes(job, {"run.steps": 500, "run.warmup_steps": 420})).at(4, 1).estimates
+    older = full["staleness_steps.p99"].mean - now["staleness_steps.p99"].mean
+    assert older == pytest.approx(found.older, rel=0.1)
+    assert backlog_of(job, full) is None

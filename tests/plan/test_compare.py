@@ -239,3 +239,11 @@ def test_assumed_values_are_marked(instances: int, given_: bool) -> None:
         inputs_of(a), inputs_of(b), assumed_of(a, ()), assumed_of(b, ["fleet.instances"] if given_ else ())
     )
     assert [(d.path, d.a_assumed, d.b_assumed) for d in found] == [("fleet.instances", True, not given_)]
+
+
+def test_a_side_whose_backlog_grows_says_that_its_samples_become_older() -> None:
+    slow = {"admission.law": "unbounded", "trainer.fixed_s": 20.0, "fleet.instances": 3, "run.steps": 24}
+    bounded = with_changes(SMALL, {**slow, "buffer.capacity_samples": 64})
+    free = with_changes(SMALL, {**slow, "buffer.capacity_samples": 64 * 100})
+    notes = compared(bounded, free, 2).notes
+    assert [note.partition(":")[0] for note in notes if "the backlog grows until it holds 6,400" in note] == ["B"]

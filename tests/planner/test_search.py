@@ -245,3 +245,26 @@ def test_the_smallest_trainer_is_looked_for_once_however_many_engines_ask() -> N
     with pytest.raises(InputError, match=r"the trainer takes at least 256 GPUs, an engine 16"):
         plan(job.scenario, Budget(gpus=128), given=job.given)
     assert least_for_states.cache_info().misses == 1
+
+
+@pytest.mark.parts
+def test_more_gpus_than_are_needed_make_no_answer_worse() -> None:
+    """The cheapest plan of a look is older than is permitted in one run of three; what it ruled out is looked at."""
+    job = fs.load()
+    few, any_ = (
+        plan(job.scenario, Budget(gpus, step_s=14.0, objective="cost"), given=job.given) for gpus in (64, None)
+    )
+    assert few.feasible
+    assert any_.feasible
+    assert any_.best.usd <= 1.01 * few.best.usd
+
+
+@pytest.mark.parts
+def test_a_step_that_plans_just_miss_is_looked_for_in_few_of_them() -> None:
+    """Bounds of thousands of plans leave them a chance: what is smaller than a plan that does not make it has none."""
+    job = fs.load()
+    found = plan(job.scenario, Budget(step_s=9.0, objective="cost"), given=job.given)
+    assert found.tally.simulated < 1500
+    assert not found.feasible
+    assert found.reach is not None
+    assert found.reach.within_s < found.best.step_s < 10.0

@@ -289,4 +289,4 @@ def test_a_step_of_years_is_refused_and_not_scraped_to_its_end(monkeypatch: pyte
 
 def test_an_unscraped_run_has_no_scrapes() -> None:
     records = simulate(with_changes(default_scenario(), SHORT))
-    assert len(records.scrapes) == len(records.queue_scrapes) == len(records.discards) == 0
+    assert len(records.scrapes) == len(records.queue_scrapes) == 0

@@ -143,7 +143,7 @@ def stays_of(records: Records, picked: Ids, window: tuple[float, float]) -> list
 
 
 def _aborted_s(records: Records) -> dict[int, float]:
-    """When groups were thrown away unfinished, as far as the run was scraped; the last time counts."""
+    """When groups were thrown away unfinished; the last time counts."""
     return dict(zip(records.discards["group"].tolist(), records.discards["time_s"].tolist(), strict=True))
 
 
