@@ -23,7 +23,8 @@ from fleetsim.estimates import Estimate
 from fleetsim.forecast.ask import ForecastResult
 from fleetsim.job.base_job import load
 from fleetsim.job.metrics import Metrics
-from fleetsim.job.result import keywords, told
+from fleetsim.job.options import keywords
+from fleetsim.job.result import told
 from fleetsim.pack.ask import Pack, PackResult
 from fleetsim.pack.ask import pack as packed
 from fleetsim.plan.ask import plan

@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from fleetsim.frameworks import common, roles
-from fleetsim.frameworks.draft import Draft, Served
+from fleetsim.frameworks.draft import Draft, ServedModel
 from fleetsim.frameworks.reading import Back, Read, one_line, one_of, switched, times
 from fleetsim.frameworks.sides import adapter
 from fleetsim.frameworks.tables import put_rows
@@ -110,11 +110,11 @@ def _roles(draft: Draft) -> None:
     settings.see("critic", "ref", "teacher", "judge_engine", other)
 
 
-def _own_engines(draft: Draft, role: str) -> tuple[int, Served]:
+def _own_engines(draft: Draft, role: str) -> tuple[int, ServedModel]:
     """GPUs of a role that reads every sample, and its engines."""
     gpus, sizes = _own_gpus(draft, role), _sizes(draft, draft.maybe_text(f"{role}.backend"))[1]
     model = roles.served(draft, (f"{role}.path",)).model
-    return gpus, Served(model, math.prod(sizes[letter] for letter in "ptc") if gpus else 0)
+    return gpus, ServedModel(model, math.prod(sizes[letter] for letter in "ptc") if gpus else 0)
 
 
 def _own_gpus(draft: Draft, role: str) -> int:

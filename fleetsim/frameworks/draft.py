@@ -54,7 +54,7 @@ class NotModelled(Struct, frozen=True):
     why: str
 
 
-class Served(Struct, frozen=True):
+class ServedModel(Struct, frozen=True):
     """The engines of another model. model: empty where nothing names it. ranks: GPUs of an engine, 0 likewise."""
 
     model: str = ""
@@ -67,7 +67,7 @@ class Apart(Struct, frozen=True):
     station: str
     who: str
     gpus: int
-    by: Served
+    by: ServedModel
 
 
 class Draft(Struct):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from fleetsim.frameworks import common, roles
-from fleetsim.frameworks.draft import Draft, Served
+from fleetsim.frameworks.draft import Draft, ServedModel
 from fleetsim.frameworks.reading import NODE_GPUS, Read, nodes_of, on_nodes, one_of, parts_of, switched, times, writes
 from fleetsim.frameworks.sides import vllm_drafts
 from fleetsim.frameworks.tables import put_rows
@@ -220,7 +220,7 @@ def _put_beside(draft: Draft) -> _NodesBeside:
         parts = [f"{usual}.{kind}_parallel_size" for kind in ("tensor_model", "pipeline_model", "context")]
         ranks = times(*(draft.count(part, default=1) for part in parts)).value
         for model in sorted(models) or [""]:
-            by = Served(common.model_name(model), ranks)
+            by = ServedModel(common.model_name(model), ranks)
             roles.taught(draft, f"{_TEACHERS}: {model or 'a teacher'}", each * per_node, by)
         draft.settings.see(_TEACHERS)
         taught = not own

@@ -7,7 +7,7 @@ openrlhf/trainer/ppo_trainer_async.py.
 from __future__ import annotations
 
 from fleetsim.frameworks import common, roles
-from fleetsim.frameworks.draft import Draft, Served
+from fleetsim.frameworks.draft import Draft, ServedModel
 from fleetsim.frameworks.reading import Read, on_nodes, one_line, one_of, switched, writes
 from fleetsim.frameworks.tables import put_rows
 
@@ -78,7 +78,7 @@ def _roles(draft: Draft, reference: bool, together: Read[bool]) -> None:
     its_own = 0 if both and scored else apart("critic")  # with the reward model, whose GPUs are counted
     roles.critic(draft, estimator, estimator.value == "gae", words, its_own)
     if model is not None and scored:
-        roles.judged(draft, str(model), apart("reward"), Served(common.model_name(model.value)))
+        roles.judged(draft, str(model), apart("reward"), ServedModel(common.model_name(model.value)))
     elif remote is not None:
         kind = "a function" if str(remote[1]).endswith(".py") else "a server"
         roles.judged(draft, f"{remote[0].key} = {one_line(remote[1], 60)}: {kind}")

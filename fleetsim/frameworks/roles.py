@@ -13,24 +13,24 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.frameworks import common
-from fleetsim.frameworks.draft import Apart, Draft, Served
+from fleetsim.frameworks.draft import Apart, Draft, ServedModel
 from fleetsim.frameworks.reading import Back, Read, one_of, times, writes
 
 REFERENCE, CRITIC, TUNE = "trainer.recipe.reference", "trainer.recipe.critic", "trainer.recipe.tune"
 REWARD = "workload.reward.latency_s"
 
 
-_LIKE_THE_POLICYS = Served()
+_LIKE_THE_POLICYS = ServedModel()
 
 
-def served(draft: Draft, models: Sequence[str], ranks: Sequence[str] = (), usual: int = 0) -> Served:
+def served(draft: Draft, models: Sequence[str], ranks: Sequence[str] = (), usual: int = 0) -> ServedModel:
     """The engines that settings describe. models, ranks: the keys of either, of which ranks are multiplied."""
     model = draft.maybe_text(*models)
     size = math.prod(draft.count(key, default=usual if at == 0 else 1).value for at, key in enumerate(ranks))
-    return Served("" if model is None else common.model_name(model.value), size if ranks else usual)
+    return ServedModel("" if model is None else common.model_name(model.value), size if ranks else usual)
 
 
-def judged(draft: Draft, who: str, gpus: int = 0, by: Served = _LIKE_THE_POLICYS) -> None:
+def judged(draft: Draft, who: str, gpus: int = 0, by: ServedModel = _LIKE_THE_POLICYS) -> None:
     """Something that scores samples, of which no configuration says how long it takes."""
     if gpus and not draft.is_given(REWARD):
         draft.apart.append(Apart("judge", who, gpus, by))
@@ -63,7 +63,7 @@ def judges(draft: Draft, *keys: str) -> None:
             judged(draft, str(read))
 
 
-def taught(draft: Draft, who: str, gpus: int = 0, by: Served = _LIKE_THE_POLICYS) -> None:
+def taught(draft: Draft, who: str, gpus: int = 0, by: ServedModel = _LIKE_THE_POLICYS) -> None:
     """A teacher: engines that read every sample, where it has GPUs of its own."""
     if gpus:
         draft.apart.append(Apart("teacher", who, gpus, by))

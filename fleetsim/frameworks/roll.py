@@ -14,7 +14,7 @@ import warnings
 from typing import Any
 
 from fleetsim.frameworks import common, roles
-from fleetsim.frameworks.draft import Draft, Served
+from fleetsim.frameworks.draft import Draft, ServedModel
 from fleetsim.frameworks.reading import Back, Read, never, one_line, one_of, times, writes
 from fleetsim.frameworks.settings import normal
 from fleetsim.frameworks.sides import adapter, sglang_drafts, vllm_drafts
@@ -154,7 +154,7 @@ def _roles(draft: Draft, reference: bool) -> None:
     settings.see(*(k for k in settings.found if "lora_" in k))
 
 
-def _served(draft: Draft, role: str) -> Served:
+def _served(draft: Draft, role: str) -> ServedModel:
     """The engines of a teacher or a judge."""
     layout = f"{role}.strategy_args.strategy_config"
     split = [f"{layout}.{kind}_parallel_size" for kind in ("tensor_model", "pipeline_model", "context", "tensor")]

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import FrozenInstanceError
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from fleetsim.errors import InputError, Interrupted, OutsideError, Problem
-from fleetsim.faces import in_python
-from fleetsim.records import replace
+from fleetsim.job.options import keywords
 
 if TYPE_CHECKING:
     import os
@@ -93,30 +90,6 @@ class Told(Watch):
 def told(tell: Callable[[str], None] | None) -> Watch:
     """The watch of a Python caller."""
     return SILENT if tell is None else Told(tell)
-
-
-@contextmanager
-def keywords() -> Iterator[None]:
-    """As a decorator, or around a block: what is raised there names keywords instead of flags."""
-    try:
-        yield
-    except InputError as error:
-        error.problems = tuple(map(_told, error.problems))
-        error.args = (error.problems,)
-        raise
-    except Interrupted as cut:
-        cut.missing = in_python(cut.missing)
-        cut.args = tuple(map(in_python, cut.args))
-        raise
-    except OutsideError as error:
-        error.args = tuple(map(_told, error.args))
-        raise
-
-
-def _told(part: Any) -> Any:
-    if isinstance(part, Problem):
-        return replace(part, path=in_python(part.path), rule=in_python(part.rule), remedy=in_python(part.remedy))
-    return in_python(part)
 
 
 T = TypeVar("T")

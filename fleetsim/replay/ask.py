@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.result import SILENT, Watch, keywords, told
+from fleetsim.job.options import keywords
+from fleetsim.job.result import SILENT, Watch, told
 from fleetsim.job.settings import RUN, Lends, Option
 from fleetsim.records import replace
 from fleetsim.replay.history_fields import HistoryWindow, WindowFields
