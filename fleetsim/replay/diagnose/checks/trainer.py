@@ -15,6 +15,7 @@ from fleetsim.replay.diagnose.checks.case import WORTH, Case, Reply, told
 from fleetsim.replay.diagnose.finding import pause_shares
 from fleetsim.replay.observe.interruptions import Pause, Stop
 from fleetsim.replay.observe.observed import Hour
+from fleetsim.replay.observe.phases import EVALUATES, UNEXPLAINED
 from fleetsim.replay.observe.segments import have_rhythm
 
 # Slower than its scenario, or at the end of the window than at its start, by more than noise and length mix explain.
@@ -131,14 +132,18 @@ def _own_fault(case: Case, evidence: list[str]) -> Reply | None:
 
 
 def _rest(case: Case) -> float:
-    """The share of a step that is in no counter, beyond the scenario's checkpoints. 0 where the pools share GPUs, which
-    take time to change hands, and of logs whose parts are not known to be all that they time."""
+    """The share of a step that is in no counter, beyond the scenario's checkpoints, and what comes every few steps, as
+    evaluations and checkpoints do, below a third of the time. 0 where the pools share GPUs, which take time to change
+    hands, and of logs whose parts are not known to be all that they time."""
     t, saved = case.observed.trainer, case.scenario.trainer.checkpoint
     if t.rest_s is None or t.step_s is None or case.colocated:
         return 0.0
     if t.step_s.source != "exported" and t.unnamed_s is None:
         return 0.0
     stall = saved.stall_s / saved.every_steps if case.says("trainer.checkpoint") and saved.every_steps else 0.0
+    hidden = None if case.observed.account is None else case.observed.account.phase(UNEXPLAINED)
+    if hidden is not None and hidden.course.every is not None and hidden.beyond_usual < EVALUATES * t.step_s.value:
+        stall = max(stall, hidden.beyond_usual)
     return max(0.0, t.rest_s - stall) / t.step_s.value
 
 
