@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.records import replace
 from fleetsim.replay.diagnose.checks.case import Gains
-from fleetsim.replay.diagnose.cures import Cure, cures_of
+from fleetsim.replay.diagnose.cures import CAUSES_OF, Cure, cures_of
 from fleetsim.replay.diagnose.diagnosis import diagnose
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed
@@ -43,6 +44,27 @@ def test_an_evaluation_that_nothing_counts_is_no_fault_and_a_third_of_the_time_i
     found = observe(run(Job(lost_s=lost_s, lost_every=8), 4.0).history())
     trainer = next(f for f in diagnose(found, Scenario()).findings if f.check == "trainer")
     assert trainer.state == state
+
+
+@pytest.mark.parametrize(
+    ("phases", "cause", "seconds"),
+    [
+        ({"ref_s": 28.0}, "reference log-probs slow", 25.0),  # a quarter of the update's 12 s is what a pass takes
+        ({"logp_s": 28.0}, "log-probs slow", 25.0),
+        ({"ref_s": 8.0, "logp_s": 8.0}, None, 0.0),
+        ({"reward_s": 20.0}, "reward slow", 20.0),
+    ],
+)
+def test_phases_that_a_trainer_exports_are_judged_as_a_log_s(
+    phases: dict[str, float], cause: str | None, seconds: float
+) -> None:
+    """Gauges of the last step, as verl's own monitor has them; the 40 s of training hold log-probs, and no rewards."""
+    history = run(Job(lost_s=phases.get("reward_s", 0.0)), 1.5).history()
+    gauges = {f"trainer.{name}": np.full(len(history.times), value) for name, value in phases.items()}
+    found = causes(observe(replace(history, fleet={**history.fleet, **gauges})))
+    mine = [c for c in found if c.cause in CAUSES_OF["trainer"] and c.mean_s > 0]
+    assert [c.cause for c in mine] == ([] if cause is None else [cause])
+    assert sum(c.mean_s for c in mine) == pytest.approx(seconds, rel=0.03)
 
 
 def test_samples_of_older_weights_are_of_pools_apart() -> None:

@@ -6,6 +6,7 @@ remedy is cadence or transport, not instances.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import fmean
 
 from fleetsim import units
@@ -13,6 +14,7 @@ from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.replay.diagnose.checks.case import WORTH, Case, Reply, told
 from fleetsim.replay.diagnose.finding import pause_shares
+from fleetsim.replay.diagnose.levers import levers_of
 from fleetsim.replay.observe.interruptions import Pause, Stop
 from fleetsim.replay.observe.observed import Hour
 from fleetsim.replay.observe.phases import EVALUATES, UNEXPLAINED
@@ -28,6 +30,7 @@ FEWEST_SLICES = 4
 DRIFTS = 0.05
 # Of a step: what the trainer waits beside a batch, or what is in no counter, below which it is a hand-over's work.
 OWN = 0.1
+_PHASE = "give this phase larger batches of its own, keep its model on the GPUs, or let it run beside the generation"
 _NEXT = "look for a bad node or a stalled collective (NCCL logs, GPU clocks, MFU per rank) before resizing anything"
 
 
@@ -47,7 +50,7 @@ def trainer(case: Case) -> Reply:
         return Reply("fault", "slower than its scenario says", evidence, _NEXT, (excess, excess),
             "the trainer computes longer than its scenario says",
         )  # fmt: skip
-    own = _own_fault(case, evidence)
+    own = _phase_fault(case, evidence) or _own_fault(case, evidence)
     if own is not None:
         return own
     drift, of_step = _drift(case) or (None, 0.0)
@@ -101,6 +104,22 @@ def _against_scenario(case: Case, evidence: list[str]) -> float | None:
     evidence.append(f"the scenario says {units.seconds(expected)} ({units.change(t.train_s.value / expected - 1)})")
     excess = (t.train_s.value - expected) / t.step_s.value
     return excess if t.train_s.value > SLOWER * expected and excess > WORTH else None
+
+
+# Of an exported step, causes that its own phases show, as those of a log do.
+PHASES = ("reference log-probs slow", "log-probs slow", "reward slow")
+
+
+def _phase_fault(case: Case, evidence: Sequence[str]) -> Reply | None:
+    """The largest phase of the trainer that takes longer than it would cost; None where none does, or is exported."""
+    step = case.observed.trainer.step_s
+    found = next((lever for lever in levers_of(case.observed) if lever.cause in PHASES), None)
+    if found is None or step is None or step.value <= 0:
+        return None
+    share = found.mean / step.value
+    said = f"{units.seconds(found.mean)} of a step are to be had in {found.phase}: {found.why}"
+    title, ends = f"too much of a step is {found.phase}", (found.low / step.value, found.high / step.value)
+    return Reply("fault", title, (*evidence, said), _PHASE, (share, share), title, ends=ends, cause=found.cause)
 
 
 def _own_fault(case: Case, evidence: list[str]) -> Reply | None:
