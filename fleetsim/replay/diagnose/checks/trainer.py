@@ -161,8 +161,9 @@ def _rest(case: Case) -> float:
         return 0.0
     stall = saved.stall_s / saved.every_steps if case.says("trainer.checkpoint") and saved.every_steps else 0.0
     hidden = None if case.observed.account is None else case.observed.account.phase(UNEXPLAINED)
-    if hidden is not None and hidden.course.every is not None and hidden.beyond_usual < EVALUATES * t.step_s.value:
-        stall = max(stall, hidden.beyond_usual)
+    # what comes every few steps on a grid of scrapes, beside more that comes in each, is the grid's
+    if hidden is not None and hidden.course.every is not None and hidden.course.usual < hidden.beyond_usual:
+        stall = max(stall, hidden.beyond_usual if hidden.beyond_usual < EVALUATES * t.step_s.value else 0.0)
     return max(0.0, t.rest_s - stall) / t.step_s.value
 
 
