@@ -23,7 +23,7 @@ if somebody tells it to. Written by
 
     python docs/make_metrics.py
 
-from the catalogue in the code; CI fails when it has drifted. Where a metric was renamed between releases, all its names
+from the catalogue in the code. Where a metric was renamed between releases, all its names
 are read, also when both occur in one window. Under Ray, `vllm:` becomes `ray_vllm_`.
 
 """

@@ -106,7 +106,8 @@ def _spread(log: StepLog, law: LoggedLaw) -> tuple[float, float, float]:
 
 
 def interval_of(values: Floats) -> tuple[float, float, float]:
-    """Mean of a series of steps and the interval of that mean in eight of ten cases, at least 0.
+    """Mean of a series of steps and the interval of that mean in eight of ten cases. What is never below 0 has a mean
+    that is not 0: below half of it the lower end goes on by the logarithm.
 
     Neighbouring steps that resemble each other count for fewer: n (1 - r) / (1 + r) of them, r = their correlation.
     """
@@ -122,7 +123,8 @@ def interval_of(values: Floats) -> tuple[float, float, float]:
     count = max(2.0, known.size * (1.0 - r) / (1.0 + r))
     t = _Z * (1.0 + (_Z**2 + 1.0) / (4.0 * max(1.0, count - 1.0)))  # Student's t, Cornish and Fisher
     half = t * math.sqrt(scatter / (known.size - 1) / count)
-    return mean, max(0.0, mean - half), mean + half
+    off_by = half / mean if mean > 0 else 0.0
+    return mean, mean * (1.0 - off_by if off_by <= 0.5 else 0.5 * math.exp(1.0 - 2.0 * off_by)), mean + half
 
 
 def _series(path: str, what: str, values: Floats, unit: str, source: str) -> ObservedConfig:

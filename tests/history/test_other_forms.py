@@ -218,6 +218,7 @@ def test_the_trainer_of_verls_own_monitor() -> None:
         "timing_s_ref": np.full(len(times), 6.0),
         "timing_s_update_actor": np.full(len(times), 15.0),
         "timing_s_update_weights": np.full(len(times), 3.0),
+        "timing_s_reward": np.full(len(times), 2.0),
     }
     labels = {"project": "verl", "experiment_name": "run", "job": "trainer_metrics", "instance": "10.0.0.1:9092"}
     series = [
@@ -227,7 +228,12 @@ def test_the_trainer_of_verls_own_monitor() -> None:
         from fleetsim.history.prometheus import Prometheus
 
         history = read_prometheus(Prometheus(fake.url), 0.0, 3600.0, now_s=3600.0)
-    trainer = observe(history).trainer
+    observed = observe(history)
+    trainer, account = observed.trainer, observed.account
+    assert account is not None
+    assert {p.column: p.seconds for p in account.phases} == pytest.approx(
+        {"wait_s": 24.0, "update_s": 15.0, "logp_s": 10.0, "ref_s": 6.0, "sync_s": 3.0, "reward_s": 2.0}, rel=0.02
+    )
     assert trainer.step_s is not None
     assert trainer.step_s.value == pytest.approx(60.0, rel=0.02)
     assert trainer.wait_s is not None

@@ -43,10 +43,14 @@ class Job:
     that are found; None = all. in_flight: cap on samples, in_flight_groups on groups. staleness: a group starts while
     fewer than (staleness + 1) batches are under way. drop: share of groups that are filtered out.
 
+    in_turn: requests go to the engines in turn, else to the one that has least. judge_s: mean seconds of a sample after
+    its generation, in a judge that nobody scrapes.
+
     Trainer: train_s a step. late_s: a batch stands ready that long before it is taken, booked as waiting. lost_s: a
-    step, in no counter. slow_from: (step, factor) on train_s. Weight sync every `sync_every` steps: "global" (all
-    engines stand for sync_s, the trainer with them), "rolling" (one after the other, sync_s each, the trainer goes
-    on), "none". first_s: extra seconds of each of the first steps (compiling).
+    step, or every `lost_every` of them, in no counter. max_age: older groups are thrown away, in versions. slow_from:
+    (step, factor) on train_s. Weight sync every `sync_every` steps: "global" (all engines stand for sync_s, the trainer
+    with them), "rolling" (one after the other, sync_s each, the trainer goes on), "none". first_s: extra seconds of
+    each of the first steps (compiling).
 
     arrivals: (from second, requests/s); then there is no trainer and requests come by themselves, from nowhere.
     lost: instance -> second at which it vanishes; joined: instance -> second at which it appears.
@@ -77,6 +81,10 @@ class Job:
     train_s: float = 40.0
     late_s: float = 0.0
     lost_s: float = 0.0
+    lost_every: int = 1
+    in_turn: bool = False
+    judge_s: float = 0.0
+    max_age: int | None = None
     first_s: tuple[float, ...] = ()
     slow_from: tuple[int, float] | None = None
     sync: str = "global"
@@ -362,6 +370,7 @@ class _Run:
         self.part = [0.0, 0.0, 0.0, 0.0]
         self.out = Ran(job, span_s, scrape_s, {}, [])
         self._drawn: list[float] = []
+        self.judged: list[_Request] = []
 
     def at(self, when: float, what: str, which: int = 0) -> None:
         self.count += 1
@@ -442,12 +451,21 @@ class _Run:
         loads = [len(engine.heap) + len(engine.queue) if engine.up else math.inf for engine in self.engines]
         least = min(loads)
         self.turn += 1
+        if self.job.in_turn:
+            return self.engines[self.turn % len(self.engines)]
         if loads.count(least) == 1:
             return self.engines[loads.index(least)]
         candidates = [engine for engine, load in zip(self.engines, loads, strict=True) if load == least]
         return candidates[self.turn % len(candidates)]
 
     def ended(self, request: _Request) -> None:
+        if self.job.judge_s:
+            self.judged.append(request)
+            self.at(self.now + self.rng.gamma(4, self.job.judge_s / 4), "judged", len(self.judged) - 1)
+        else:
+            self.landed(request)
+
+    def landed(self, request: _Request) -> None:
         group = request.group
         group.left -= 1
         group.tokens += request.tokens
@@ -484,11 +502,18 @@ class _Run:
 
     def offer(self) -> None:
         """A batch may be complete for a trainer that waits."""
-        if self.waiting_since is None or len(self.ready) * self.job.group < self.job.batch:
+        job = self.job
+        if self.waiting_since is not None and job.max_age is not None:
+            fresh = [group for group in self.ready if self.version - group.version <= job.max_age]
+            self.dropped += (len(self.ready) - len(fresh)) * job.group
+            self.started -= len(self.ready) - len(fresh)
+            self.ready = deque(fresh)
+        if self.waiting_since is None or len(self.ready) * job.group < job.batch:
             return
         since, self.waiting_since = self.waiting_since, None
-        self.part = [self.now + self.job.late_s - since, 0.0, self.job.lost_s, 0.0]
-        self.at(self.now + self.job.late_s, "take")
+        lost = 0.0 if (len(self.out.steps) + 1) % job.lost_every else job.lost_s
+        self.part = [self.now + job.late_s - since, 0.0, lost, 0.0]
+        self.at(self.now + job.late_s, "take")
 
     def take(self, _: int) -> None:
         job = self.job
@@ -501,7 +526,7 @@ class _Run:
             took *= job.slow_from[1]
         took += job.first_s[step] if step < len(job.first_s) else 0.0
         self.part[1] = took
-        self.at(self.now + took + job.lost_s, "done")
+        self.at(self.now + took + self.part[2], "done")
 
     def done(self, _: int) -> None:
         self.train_s += self.part[1]
@@ -598,6 +623,7 @@ _HANDLERS = {
     "arrive": _Run.arrive,
     "done": _Run.done,
     "hold": _Run.hold,
+    "judged": lambda run, which: run.landed(run.judged[which]),
     "release": _Run.release,
     "scrape": _Run.scrape,
     "scrape trainer": _Run.scrape_trainer,

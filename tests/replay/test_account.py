@@ -324,6 +324,39 @@ def test_open_instruct_says_which_side_waits(tmp_path: Path, waits: float, cause
     assert [lever.cause for lever in levers_of(_lines(tmp_path, rows))] == [cause]
 
 
+ASYNC = {"time/step": 140.0, "time/wait_for_batch": 100.0, "time/forward_backward": 38.0, "off_policy/mean": 0.3}
+ASYNC |= {"num_output_tokens/mean": 1000.0, "num_output_tokens/max": 20000.0, "progress/rollouts": 512.0}
+ONE_OFF = {"timing_s/step": 115.0, "timing_s/gen": 66.0, "timing_s/generate_async": 120.0}
+ONE_OFF |= {"timing_s/update_actor": 46.0, "response_length/mean": 1000.0, "response_length/max": 20000.0}
+ONE_OFF |= {"prompt_length/mean": 300.0, "perf/total_num_tokens": 512 * 1300.0}
+
+
+@pytest.mark.parametrize(("row", "seconds"), [(ASYNC, 82.0), (ONE_OFF, 66.0)])
+def test_without_its_tail_a_generation_is_as_much_shorter_as_its_longest_response(
+    tmp_path: Path, row: dict[str, float], seconds: float
+) -> None:
+    """One in twenty has more than 3,600 tokens, the longest 20,000. Of a generation of 120 s that gives back all of a
+    wait of 66 s, which is what of it the trainer does not hide."""
+    seen = _lines(tmp_path, [row] * STEPS)
+    (lever,) = levers_of(seen)
+    assert lever.cause == "long tail"
+    assert lever.mean == pytest.approx(seconds, rel=0.03)
+
+
+@pytest.mark.parametrize("training", [97.0, 67.0, 57.0])
+def test_open_instruct_s_parts_are_those_of_its_step_whichever_of_them_its_timers_hold(
+    tmp_path: Path, training: float
+) -> None:
+    """grpo_fast.py: broadcasts before the training (97 s) or in the health check (67 s); grpo_callbacks.py: no wait in
+    the training either (57 s)."""
+    row = {"time/total": 97.5, "time/training": training, "time/trainer_waiting_for_data": 10.0}
+    row |= {"time/weight_sync": 30.0, "time/weight_sync_max": 30.0, "time/saving": 0.5, "val/sequence_lengths": 900.0}
+    account = _lines(tmp_path, [row] * STEPS).account
+    assert account is not None
+    seconds = {p.column: p.seconds for p in account.phases}
+    assert seconds == pytest.approx({"train_s": 57.0, "sync_s": 30.0, "wait_s": 10.0, "checkpoint_s": 0.5})
+
+
 def test_every_cause_has_a_remedy_for_any_framework() -> None:
     assert {cause for cause, framework in remedies() if framework == "*"} >= set(CAUSES)
     assert {cause for cause, _ in remedies()} <= set(CAUSES)

@@ -268,6 +268,18 @@ def test_what_is_no_configuration_is_none(tmp_path: Path, text: str) -> None:
     assert printed_config(path) is None
 
 
+@pytest.mark.parametrize("large", [2.0, 8.0, 60.0])
+def test_seconds_that_come_now_and_then_have_an_interval_above_nothing(large: float) -> None:
+    """What is left of a step for the weights, say: 0 in most, and an interval that began at 0 is that of no law."""
+    values = np.zeros(60)
+    values[7] = large
+    mean, low, high = interval_of(values)
+    assert 0.0 < low < mean < high
+    values += 10.0
+    mean, low, high = interval_of(values)
+    assert mean - low == pytest.approx(high - mean)
+
+
 @pytest.mark.parametrize("rho", [0.0, 0.5])
 def test_eight_intervals_in_ten_hold_the_mean(rho: float) -> None:
     """Against brute force: series of 40 steps whose neighbours resemble each other, about a mean of 10."""

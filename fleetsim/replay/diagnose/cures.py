@@ -136,8 +136,7 @@ def cures_of(observed: Observed, verdict: Verdict, usd_h: float | None = None) -
     else:
         faults = [f for f in verdict.findings if f.state == "fault" and f.check in CAUSES_OF]
         found = [_of_finding(f, observed, 0.0 if step is None else step.value) for f in faults]
-        first = CAUSES_OF.get(verdict.binding or "data", ("",))[0]
-        found.sort(key=lambda c: (c.cause != first, -c.mean_s))
+        found.sort(key=lambda c: -c.mean_s)  # of two that give as much, the runbook's first
     if usd_h is None or step is None or step.value <= 0:
         return tuple(found)
     return tuple(replace(cure, usd=24.0 * usd_h / step.value) for cure in found)
@@ -209,6 +208,5 @@ def _of_finding(finding: Finding, observed: Observed, step_s: float) -> Cure:
     if mean_s <= 0.0:  # it gives back GPUs, and no second
         verify = Verify("trainer.step_s", 0.0, (1.0 + WORTH) * step_s, _AFTER)
     why = "; ".join(finding.evidence[:2]) or finding.title
-    return Cure(
-        CAUSES_OF[finding.check][0], phase, mean_s, low * step_s, high * step_s, None, why, do, verify, undo_of(do)
-    )
+    cause = finding.cause or CAUSES_OF[finding.check][0]
+    return Cure(cause, phase, mean_s, low * step_s, high * step_s, None, why, do, verify, undo_of(do))

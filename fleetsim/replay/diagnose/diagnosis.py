@@ -87,6 +87,7 @@ def diagnose(
             d.saves if d.saves is not None else None if size is None else size.step_share,
             d.saves is not None,
             d.ends,
+            (d.cause or CAUSES_OF.get(d.check, ("",))[0] or None) if d.state == "fault" else None,
         )
         for d, size in zip(drafts, sizes, strict=True)
     )
@@ -319,4 +320,4 @@ def _fault(case: Case, check: Check, found: list[StepLever]) -> Reply:
     share = min(1.0, sum(lever.mean for lever in found) / step_s)
     told = dict(cure_of(first, case.observed).lines(step_s))
     then = "\n".join((*told["do"].split("; "), f"verify: {told['verify']}", f"undo: {told['undo']}"))
-    return Reply("fault", first.cause, evidence, then, (share, share), first.cause)
+    return Reply("fault", first.cause, evidence, then, (share, share), first.cause, cause=first.cause)

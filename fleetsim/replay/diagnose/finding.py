@@ -72,7 +72,7 @@ class Finding(Struct, frozen=True):
     are commands, in which "fleetsim replay ..." stands for the call at hand (`tell/next_lines.py`). missing: of an
     unknown one, the one metric, fact or flag that would answer it. step_share: of a step, what mending it saves:
     simulated, or at most, None where it costs nothing. simulated: whether the price is; step_range: the least and
-    the most that it may be, where that was simulated.
+    the most that it may be, where that was simulated. cause: of a fault, its word in `diagnosis`.
     """
 
     check: Check
@@ -86,6 +86,7 @@ class Finding(Struct, frozen=True):
     step_share: float | None = None
     simulated: bool = False
     step_range: tuple[float, float] | None = None
+    cause: str | None = None
 
 
 # What is to be mended before a fleet is sized: it is throughput for nothing, or changes what the fleet has to do.

@@ -25,7 +25,7 @@ from fleetsim import units
 from fleetsim.history.step_logs.frameworks import ANY_CURES
 from fleetsim.replay.diagnose.step_scene import WORTH, StepScene, outside_share, scene_of, unevenness, why_slow
 from fleetsim.replay.observe.observed import Observed
-from fleetsim.replay.observe.phases import UNEXPLAINED, Phase, plain
+from fleetsim.replay.observe.phases import EVALUATES, UNEXPLAINED, Phase, plain
 
 FORWARD, FORWARD_MOST = 1 / 4, 1 / 3  # of the update: one pass forward, with and without activations computed again
 SYNC_LEAST_S, SYNC_MOST_S = 0.3, 17.0
@@ -33,7 +33,7 @@ SYNC_S = math.sqrt(SYNC_LEAST_S * SYNC_MOST_S)
 SYNC_SHARE = 0.1  # of a step: weights that take less are sent as fast as a job needs them
 BALANCE = 1.5  # one side's seconds / the other's, beyond which it binds
 BEHIND = 0.75  # of a batch: so much of the next stands ready when the trainer takes one, and rollout is ahead of it
-EVALUATES, HIDDEN = 1 / 3, 0.2  # of a step: evaluation or checkpoints; what is in no timer
+HIDDEN = 0.2  # of a step: what is in no timer
 EVEN = 0.8  # the longest sample's seconds / what its length makes them, of a batch begun together in an even fleet
 GROWN = 0.7  # of a phase's growth: where the responses grew so much, the workload changed and not the phase
 
@@ -223,8 +223,8 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
         cost = other
         if uneven:
             cost = min(other, EVEN * wait / unevenness(scene))
-        if cause == "long tail" and scene.p95 and scene.has("length_max"):
-            cost = wait * min(1.0, scene.p95 / scene.means["length_max"])
+        if cause == "long tail":
+            cost = _without_tail(scene, cost)
         costs = (cost, 0.5 * min(cost, other), max(cost, BALANCE * other))
     else:
         if not scene.rollout_binds:
@@ -233,8 +233,20 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
         saved = wait
         if cause == "judge or tool slow":
             saved = min(wait, scene.step_s * outside_share(scene))
+        if cause == "long tail":
+            saved = wait - _without_tail(scene, 0.0)
         costs = (wait - saved, 0.0, wait - 0.5 * saved)
     yield from _lever(scene, cause, "wait_s", costs, why)
+
+
+def _without_tail(scene: StepScene, unknown: float) -> float:
+    """Seconds of the wait that are left where the one in twenty responses that are longest are cut; `unknown` where the
+    log does not say how long they are. A generation takes as much longer as its longest response."""
+    if not scene.p95 or not scene.has("length_max"):
+        return unknown
+    wait = scene.now("wait_s")
+    whole = max(wait, scene.means.get("generate_s", 0.0))
+    return max(0.0, wait - whole * (1.0 - min(1.0, scene.p95 / scene.means["length_max"])))
 
 
 def _beside(scene: StepScene) -> Iterator[StepLever]:

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from fleetsim.history.counters import summed
 from fleetsim.history.history import Floats, History, StepLog
 from fleetsim.history.step_logs.steps import TRAINING
 from fleetsim.records import replace
 from fleetsim.replay.observe.intervals import sums_of
 from fleetsim.replay.observe.phases import UNEXPLAINED, Account, Mode, Phase
 from fleetsim.replay.observe.segments import course_of
-from fleetsim.replay.observe.steps import TIMED, Steps
+from fleetsim.replay.observe.steps import PARTS, TIMED, Steps
 
 NAMES: Mapping[str, str] = {
     "wait_s": "waiting for samples",
@@ -144,7 +145,9 @@ def _of_exported(steps: Steps) -> Account | None:
     if not known.any():
         return None
     count = steps.count[known]
-    parts = {name: steps.columns[name][known] / count for name in TIMED if name in steps.columns}
+    parts = {name: steps.columns[name][known] / count for name in (*TIMED, *PARTS) if name in steps.columns}
+    if "train_s" in parts and (inside := [parts[name] for name in ("ref_s", "logp_s") if name in parts]):
+        parts["update_s"] = np.maximum(parts.pop("train_s") - summed(inside), 0.0)
     return _account(steps.elapsed_s[known] / count, parts, np.cumsum(count), "unknown", {}, None, count)
 
 

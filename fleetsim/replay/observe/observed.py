@@ -214,7 +214,9 @@ class TrainerView(Struct, frozen=True):
 class QueueView(Struct, frozen=True):
     """Finished samples that wait for the trainer. depth and age: mean, 95th percentile, highest; growth_per_h: slope of
     the depth, samples per hour. dropped_share: of finished samples, thrown away. generated_per_trained: output tokens
-    generated per output token trained. None = not exported and not to be inferred."""
+    generated per output token trained. dropped_at_steps: 1 = samples are thrown away in intervals alone in which a step
+    ended, 0 = evenly; age is found out there, and filters throw away all the time; not known where most intervals have
+    a step. None = not exported and not to be inferred."""
 
     depth: float | None
     depth_p95: float | None
@@ -224,6 +226,7 @@ class QueueView(Struct, frozen=True):
     oldest_age_max_steps: float | None
     dropped_share: float | None
     generated_per_trained: float | None
+    dropped_at_steps: float | None = None
 
 
 class Hour(Struct, frozen=True):

@@ -69,8 +69,12 @@ def _stalls(history: History, intervals: Intervals, known: Mask, silences: list[
     usable = known & outside(intervals, tuple(p for p in silences if p.empty))
     found: list[Pause] = []
     for quantile in QUANTILES:
-        expected = TokensDue.of(intervals, turnover, known & outside(intervals, tuple(found)), quantile)
-        found = [] if expected is None else stalls_of(history, intervals, turnover, expected, usable)
+        among = known & outside(intervals, tuple(found))
+        expected = TokensDue.of(intervals, turnover, among, quantile)
+        if expected is None:
+            return []
+        expected = expected.at_own_pace(intervals, intervals.sharp & turnover.calm & among)
+        found = stalls_of(history, intervals, turnover, expected, usable)
     return found
 
 

@@ -13,6 +13,7 @@ from fleetsim.replay.observe.segments import PhaseCourse
 Mode = Literal["synchronous", "one step off", "asynchronous", "unknown"]
 
 UNEXPLAINED = "unexplained"
+EVALUATES = 1 / 3  # of a step: evaluation or checkpoints that take less are what they should be
 LITTLE, MOST = 0.02, 6  # of a step: phases below it are not told in the first line, nor more than so many
 
 

@@ -17,7 +17,14 @@ from fleetsim.replay.observe.segments import Mask, holes_of
 PAUSED = 5.0
 # Column -> the counter that it is the growth of.
 TIMED = {name: f"trainer.{name}_total" for name in ("wait_s", "train_s", "sync_s")}
-COUNTED = TIMED | {"samples": "trainer.trained_samples", "tokens": "trainer.trained_tokens"}
+# Parts of train_s, and what comes beside it; only gauges of the last step say them.
+PARTS = ("ref_s", "logp_s", "reward_s")
+COUNTED = {
+    **TIMED,
+    **{name: f"trainer.{name}_total" for name in PARTS},
+    "samples": "trainer.trained_samples",
+    "tokens": "trainer.trained_tokens",
+}
 OTHERS = ("reward_s", "checkpoint_s", "other_s")  # a log's timers beside them
 
 
@@ -113,8 +120,16 @@ def _from_counter(history: History) -> Steps | None:
             columns[name] = growth_between(history.times, values, times)
         elif (values := history.fleet.get(f"trainer.{name}")) is not None:  # a gauge of the last step
             columns[name] = values[ends[1:]] * made[ends[1:] - 1]
-    rows = Steps("exported", times[1:], made[ends[1:] - 1], np.diff(times), columns)
+    rows = Steps("exported", times[1:], made[ends[1:] - 1], np.diff(times), _with_rest(columns, np.diff(times)))
     return replace(rows.where(whole), total=total, holes=holes_of(history.times, np.isfinite(made)))
+
+
+def _with_rest(columns: dict[str, Floats], elapsed: Floats) -> dict[str, Floats]:
+    """Where rewards are timed beside the rest, they are other timers, and no unnamed time."""
+    if "reward_s" not in columns or not set(TIMED) <= set(columns):
+        return columns
+    named = sum((columns[name] for name in (*TIMED, "reward_s")), np.zeros(len(elapsed)))
+    return {**columns, "other_s": columns["reward_s"], "rest_s": np.maximum(elapsed - named, 0.0)}
 
 
 def _from_gauges(history: History) -> Steps | None:
@@ -133,7 +148,8 @@ def _from_gauges(history: History) -> Steps | None:
         elif (values := history.fleet.get(counter)) is not None:
             columns[name] = increments(values, history.step_s)[known]
     text = "trainer.steps is not exported: the gauges of the last step are averaged over time / the step's seconds"
-    rows = Steps("exported", history.times[1:][known], count, np.full(int(known.sum()), history.step_s), columns)
+    elapsed = np.full(int(known.sum()), history.step_s)
+    rows = Steps("exported", history.times[1:][known], count, elapsed, _with_rest(columns, elapsed))
     holes = holes_of(history.times, known)
     return replace(rows, total=float(count.sum()), notes=(Note("other", text),), holes=holes)
 

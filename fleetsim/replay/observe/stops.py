@@ -105,6 +105,11 @@ class TokensDue(Struct, frozen=True):
             curve.growth(turnover.after, kv, step, prompts),
         )
 
+    def at_own_pace(self, intervals: Intervals, among: Mask) -> TokensDue:
+        """The same of instances of which some are slower than the others, as the intervals `among` show."""
+        own = _own(intervals, self, among)
+        return TokensDue(own * self.least, own * self.falling, own * self.after)
+
 
 CERTAIN = 0.1  # of an interval: less of the bound missing is the curve's error
 LEAST = 0.2  # of an interval in all: less is a late scrape, or noise
@@ -216,8 +221,7 @@ def rolling_of(history: History, intervals: Intervals) -> Rolling | None:
         expected = TokensDue.of(intervals, turnover, clear, quantile)
         if expected is None:
             return None
-        own = _own(intervals, expected, intervals.sharp & turnover.calm & clear)
-        expected = TokensDue(own * expected.least, own * expected.falling, own * expected.after)
+        expected = expected.at_own_pace(intervals, intervals.sharp & turnover.calm & clear)
         stands = _stands(history, intervals, turnover, expected)
         found = (
             (_stop(intervals, turnover, expected, row, run) for run in runs_of(stands[row])) for row in range(size)

@@ -108,7 +108,9 @@ def _every_step(history: History, empty: list[Pause]) -> bool:
 def _takes_turns(history: History, on: float) -> bool:
     """Colocated engines work, a share `on` of the time, while the trainer waits, and stand empty while it computes.
     Engines that run empty beside a trainer that hardly waits, or that computes while they work, have GPUs of their own,
-    too many of them: the staleness window is full."""
+    too many of them: the staleness window is full. So have those whose samples are older than one step."""
+    if (percentile(history.fleet.get("queue.oldest_age_steps"), 100) or 0.0) > 1.0:
+        return False
     waited, trained = (_share_of_time(history, f"trainer.{name}_total") for name in ("wait_s", "train_s"))
     return (waited is None or waited >= 0.5 * on) and (trained is None or trained + on <= 1.0 + OVERLAP)
 
@@ -172,6 +174,7 @@ def queue_view(history: History, steps: Steps | None, tok_s: float | None) -> Qu
         oldest_age_max_steps=percentile(age, 100),
         dropped_share=_dropped(history),
         generated_per_trained=tok_s / trained if tok_s is not None and trained else None,
+        dropped_at_steps=_dropped_at_steps(history),
     )
 
 
@@ -225,6 +228,19 @@ def _depth(history: History, steps: Steps | None) -> tuple[Floats | None, Floats
         age = columns.get("staleness_max_steps", columns.get("staleness_steps"))
         return columns.get("queue_samples"), age, steps.end_s
     return history.fleet.get("queue.samples"), history.fleet.get("queue.oldest_age_steps"), history.times
+
+
+def _dropped_at_steps(history: History) -> float | None:
+    if not {"trainer.dropped_samples", "trainer.steps"} <= set(history.fleet):
+        return None
+    dropped, steps = (
+        np.nan_to_num(increments(history.fleet[f"trainer.{name}"], history.step_s))
+        for name in ("dropped_samples", "steps")
+    )
+    evenly = float((steps > 0).mean())
+    if not dropped.sum() > 0 or evenly > 0.5:
+        return None
+    return max(0.0, float(dropped[steps > 0].sum() / dropped.sum()) - evenly) / (1.0 - evenly)
 
 
 def _dropped(history: History) -> float | None:

@@ -180,7 +180,7 @@ class Reply(Struct, frozen=True):
     gives: shares of the pools' time (`replay/diagnose/finding.py`) that its removal gives back at most; None = unknown.
     name: the cause in a few words, for the headline; empty unless it is a fault. missing: as in `Finding`. saves: of a
     step, as simulated; ends: the least and the most that it may be. remedy: the changes that `next` tells to try.
-    check: as whoever asks the question sets it.
+    check: as whoever asks the question sets it. cause: its word in `diagnosis`; empty = the first of its check.
     """
 
     state: Literal["fault", "ok", "unknown"]
@@ -194,6 +194,7 @@ class Reply(Struct, frozen=True):
     ends: tuple[float, float] | None = None
     remedy: Mapping[str, Any] = field(default_factory=dict)
     check: Check = "data"
+    cause: str = ""
 
 
 def unseen(case: Case, title: str, metric: str, evidence: Sequence[str] = ()) -> Reply:

@@ -81,6 +81,8 @@ def _of_fleet(case: Case, f: FleetView, wait: float, evidence: list[str]) -> Rep
     """What engines that are seen say of a trainer that waits: too few instances, or the slowest responses bind. wait:
     of a step, what nothing else explains."""
     since = since_words(case.observed, count=True)
+    if (thrown := _thrown(case, evidence)) is not None:
+        return thrown
     if f.running is not None:
         waiting = "" if case.waiting_share is None else f", {units.share(case.waiting_share)} of all wait there"
         evidence.append(f"{f.running / max(f.instances, 1e-9):,.0f} requests run on an instance{waiting}")
@@ -104,7 +106,7 @@ def _of_fleet(case: Case, f: FleetView, wait: float, evidence: list[str]) -> Rep
         return Reply("fault", "the slowest responses of each batch bind, not the number of instances",
             evidence, _back(case) + then, case.at_most,
             f"the slowest responses of each batch hold it up{since_words(case.observed, count=False)}",
-            remedy=ahead.changes,
+            remedy=ahead.changes, cause="" if gain is None else "long tail",
         )  # fmt: skip
     open_ = [d.check for d in case.earlier if d.state == "unknown" and d.check in MENDS]
     if open_:
@@ -115,6 +117,24 @@ def _of_fleet(case: Case, f: FleetView, wait: float, evidence: list[str]) -> Rep
         evidence.insert(1, f"{tried.more_words}; their cost is taken off the price")
     return Reply("fault", "too few instances", evidence, "fleetsim replay ... --recommend",
         gives, f"the fleet is too small{since}",
+    )  # fmt: skip
+
+
+# Samples thrown away beside those that are trained, and how far at the ends of steps, beyond which they are too old.
+THROWN, AT_STEPS = 0.1, 0.2
+
+
+def _thrown(case: Case, evidence: Sequence[str]) -> Reply | None:
+    """The trainer waits while samples are thrown away for their age; None where few are, or for another reason."""
+    q = case.observed.queue
+    lost = q.dropped_share or 0.0
+    if lost < THROWN * (1.0 - lost) or (q.dropped_at_steps or 0.0) < AT_STEPS:
+        return None
+    said = f"{units.share(lost)} of the samples are thrown away, more of them as a step ends: they are too old then"
+    fewer = f"fleetsim replay ... {Typed({'admission.law': 'version_window', 'admission.max_staleness': 1})}"
+    return Reply("fault", "samples are thrown away while the trainer waits for others", (*evidence, said),
+        f"begin fewer ahead of the trainer, so that none is too old, or let it train older ones:\n{fewer}",
+        case.at_most, f"{units.share(lost)} of the samples are thrown away, too old", cause="stale samples dropped",
     )  # fmt: skip
 
 

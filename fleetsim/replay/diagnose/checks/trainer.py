@@ -6,6 +6,7 @@ remedy is cadence or transport, not instances.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import fmean
 
 from fleetsim import units
@@ -13,8 +14,10 @@ from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.replay.diagnose.checks.case import WORTH, Case, Reply, told
 from fleetsim.replay.diagnose.finding import pause_shares
+from fleetsim.replay.diagnose.levers import levers_of
 from fleetsim.replay.observe.interruptions import Pause, Stop
 from fleetsim.replay.observe.observed import Hour
+from fleetsim.replay.observe.phases import EVALUATES, UNEXPLAINED
 from fleetsim.replay.observe.segments import have_rhythm
 
 # Slower than its scenario, or at the end of the window than at its start, by more than noise and length mix explain.
@@ -27,6 +30,7 @@ FEWEST_SLICES = 4
 DRIFTS = 0.05
 # Of a step: what the trainer waits beside a batch, or what is in no counter, below which it is a hand-over's work.
 OWN = 0.1
+_PHASE = "give this phase larger batches of its own, keep its model on the GPUs, or let it run beside the generation"
 _NEXT = "look for a bad node or a stalled collective (NCCL logs, GPU clocks, MFU per rank) before resizing anything"
 
 
@@ -46,7 +50,7 @@ def trainer(case: Case) -> Reply:
         return Reply("fault", "slower than its scenario says", evidence, _NEXT, (excess, excess),
             "the trainer computes longer than its scenario says",
         )  # fmt: skip
-    own = _own_fault(case, evidence)
+    own = _phase_fault(case, evidence) or _own_fault(case, evidence)
     if own is not None:
         return own
     drift, of_step = _drift(case) or (None, 0.0)
@@ -102,6 +106,22 @@ def _against_scenario(case: Case, evidence: list[str]) -> float | None:
     return excess if t.train_s.value > SLOWER * expected and excess > WORTH else None
 
 
+# Of an exported step, causes that its own phases show, as those of a log do.
+PHASES = ("reference log-probs slow", "log-probs slow", "reward slow")
+
+
+def _phase_fault(case: Case, evidence: Sequence[str]) -> Reply | None:
+    """The largest phase of the trainer that takes longer than it would cost; None where none does, or is exported."""
+    step = case.observed.trainer.step_s
+    found = next((lever for lever in levers_of(case.observed) if lever.cause in PHASES), None)
+    if found is None or step is None or step.value <= 0:
+        return None
+    share = found.mean / step.value
+    said = f"{units.seconds(found.mean)} of a step are to be had in {found.phase}: {found.why}"
+    title, ends = f"too much of a step is {found.phase}", (found.low / step.value, found.high / step.value)
+    return Reply("fault", title, (*evidence, said), _PHASE, (share, share), title, ends=ends, cause=found.cause)
+
+
 def _own_fault(case: Case, evidence: list[str]) -> Reply | None:
     """Waiting beside a batch that stands ready, or time that nothing accounts for, whichever takes more of a step."""
     t, q = case.observed.trainer, case.observed.queue
@@ -131,14 +151,19 @@ def _own_fault(case: Case, evidence: list[str]) -> Reply | None:
 
 
 def _rest(case: Case) -> float:
-    """The share of a step that is in no counter, beyond the scenario's checkpoints. 0 where the pools share GPUs, which
-    take time to change hands, and of logs whose parts are not known to be all that they time."""
+    """The share of a step that is in no counter, beyond the scenario's checkpoints, and what comes every few steps, as
+    evaluations and checkpoints do, below a third of the time. 0 where the pools share GPUs, which take time to change
+    hands, and of logs whose parts are not known to be all that they time."""
     t, saved = case.observed.trainer, case.scenario.trainer.checkpoint
     if t.rest_s is None or t.step_s is None or case.colocated:
         return 0.0
     if t.step_s.source != "exported" and t.unnamed_s is None:
         return 0.0
     stall = saved.stall_s / saved.every_steps if case.says("trainer.checkpoint") and saved.every_steps else 0.0
+    hidden = None if case.observed.account is None else case.observed.account.phase(UNEXPLAINED)
+    # what comes every few steps on a grid of scrapes, beside more that comes in each, is the grid's
+    if hidden is not None and hidden.course.every is not None and hidden.course.usual < hidden.beyond_usual:
+        stall = max(stall, hidden.beyond_usual if hidden.beyond_usual < EVALUATES * t.step_s.value else 0.0)
     return max(0.0, t.rest_s - stall) / t.step_s.value
 
 
