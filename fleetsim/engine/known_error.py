@@ -177,7 +177,7 @@ def bias_words(error: KnownError) -> str:
 _ANY = (0.17, 0.0)
 _KNOWN: dict[tuple[str, bool], tuple[float, float]] = {
     ("areal", True): (0.5, 0.0),
-    ("areal", False): (0.3, 0.05),
+    ("areal", False): (0.3, 0.0),
     ("nemo-rl", True): (0.3, 0.0),
     ("nemo-rl", False): (0.3, 0.0),
     ("trl", False): (0.09, 0.0),
