@@ -44,8 +44,8 @@ An error is |predicted / measured - 1|, of the median response, the makespan, or
 
 - *fitted*: the curves were fitted to this run, too.
 - *model left out*: the fit saw no run of this model on this GPU. An answer shows this error, of the
-  narrowest kind of engine that has 100 runs; of engines kept out whole, its ranges hold 83 % of the points, 75 % where
-  each engine counts once. One measured load of an engine (`calibrate --point`) makes 9.5 % of its others 6.7 %.
+  narrowest kind of engine that has 100 runs; of engines kept out whole, its ranges hold 85 % of the points, 80 % where
+  each engine counts once. One measured load of an engine (`calibrate --point`) makes 9.1 % of its others 6.6 %.
 - *GPU left out*: the fit saw no run of this GPU. An answer shows this error for a GPU without public runs.
 
 `python calibration/fit_engine.py` fits the curves and writes this part. `--check` holds it against the committed
@@ -100,7 +100,7 @@ guess, and six published runs of an MI300X move them.
 
 SHORT = """
 {mtp} of these runs decode with multi-token prediction. What they accepted is not published: {share:.2f} of each
-drafted token, one number for all, is fitted to them. All other rows are of the {others} runs without it.
+drafted token, one number for all, is fitted to them. All other rows are without them.
 
 **Other tools.** On the {both} runs that aiconfigurator-core 0.12.0 predicts too, its median error is {theirs}, ours
 {ours}, and {ours_out} with the model left out (`calibration/aiconfigurator_points.py`).
@@ -300,7 +300,7 @@ def _short(runs: Sequence[Run], every: Sequence[Row], rows: Sequence[Row], curve
         for use in ("fit", "held out")
     }
     return {
-        "mtp": len(every) - len(rows), "others": len(rows), "share": ACCEPTED, "both": len(same), "ours": ours,
+        "mtp": len(every) - len(rows), "share": ACCEPTED, "both": len(same), "ours": ours,
         "ours_out": ours_out, "theirs": others, "first": len(first), "paths": paths_words(curves),
         "first_error": f"{100 * np.median(first):.0f} %", "first_far": f"{100 * np.quantile(first, 0.9):.0f} %",
         "disaggregated": len(apart), "later_low": f"{min(apart):+.0f} %", "later_high": f"{max(apart):+.0f} %",

@@ -124,7 +124,7 @@ def _model(p: Point, attention: str | None, experts: str) -> Any:
 def main() -> int:
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
-    points, _ = read_points()
+    points = read_points()
     found, cannot = {}, Counter[str]()
     for point in points:
         try:

@@ -273,7 +273,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--tables", action="store_true", help="print every table behind the page, fit nothing")
     parser.add_argument("--page", action="store_true", help="fit nothing: write the page and the errors anew")
     arguments = parser.parse_args(argv)
-    runs, refused = ready(*read_points())
+    runs, refused = ready(read_points())
     if not (arguments.check or arguments.tables or arguments.page):
         if arguments.paths or arguments.factors:
             document = json.loads(CURVES.read_text(encoding="utf-8"))

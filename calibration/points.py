@@ -27,9 +27,7 @@ from fleetsim.engine.clients import DIRECT, closed_load, request_path
 from fleetsim.engine.gpus import GpuSpec, gpu_spec
 from fleetsim.engine.layout import Layout
 from fleetsim.engine.limits import EngineLimits
-from fleetsim.engine.model.hf_config import shape_from_config
 from fleetsim.engine.model.names import model_shape
-from fleetsim.engine.model.shape import ModelShape
 from fleetsim.engine.operators.curves import Curves
 from fleetsim.engine.roofline_step import roofline_step_time
 from fleetsim.engine.step_time import StepTime
@@ -81,11 +79,10 @@ class Prediction:
 
 
 @cache
-def read_points(path: Path = POINTS) -> tuple[tuple[Point, ...], Mapping[str, ModelShape]]:
-    """The runs, and the shapes of the models that fleetsim does not know by name."""
+def read_points(path: Path = POINTS) -> tuple[Point, ...]:
+    """The runs."""
     document = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    points = tuple(Point(**dict(zip(document["columns"], row, strict=True))) for row in document["points"])
-    return points, {name: shape_from_config(config, name) for name, config in document["models"].items()}
+    return tuple(Point(**dict(zip(document["columns"], row, strict=True))) for row in document["points"])
 
 
 class Run:
@@ -94,10 +91,10 @@ class Run:
     Raises InputError for one that cannot be expressed.
     """
 
-    def __init__(self, point: Point, shapes: Mapping[str, ModelShape]) -> None:
+    def __init__(self, point: Point) -> None:
         p = self.point = point
         self.gpu: GpuSpec = gpu_spec(p.gpu)
-        self.shape = shapes.get(p.model) or model_shape(p.model)
+        self.shape = model_shape(p.model)
         self._dtype, self._kv_dtype = self.shape.weights_type(p.dtype), self.shape.cache_type(p.kv_dtype)
         args = dict(p.args)
         tokens = args.get("max_num_batched_tokens")
@@ -186,12 +183,12 @@ class Run:
         return float(answers.first_s.mean()) / (p.values[0] / 1e3)
 
 
-def ready(points: Sequence[Point], shapes: Mapping[str, ModelShape]) -> tuple[list[Run], list[tuple[Point, str]]]:
+def ready(points: Sequence[Point]) -> tuple[list[Run], list[tuple[Point, str]]]:
     """The runs that can be expressed, and the others with why not."""
     runs, refused = [], []
     for point in points:
         try:
-            run = Run(point, shapes)
+            run = Run(point)
             run.simulated(StepTime((1.0,), (1e-3,)))  # what does not fit its cache is found here
             runs.append(run)
         except InputError as error:

@@ -24,9 +24,7 @@ from points import POINTS, Point, Run, read_points, ready
 from fleetsim.calibrate.derivation import estimate_profile
 from fleetsim.config.engine_profile import Profile
 from fleetsim.config.profile_files import profile_text
-from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.operators.curves import shipped_curves
-from fleetsim.errors import InputError
 
 FOLDER = Path(__file__).resolve().parent / "profiles"
 # Fewer loads say little of how far the next one is off.
@@ -40,9 +38,8 @@ def engine_of(point: Point) -> tuple[Any, ...]:
 
 def profiles() -> dict[str, str]:
     """Name and text of each profile."""
-    points, shapes = read_points()
     # Ranks that share experts and drafted tokens are no part of a profile; a held request is the launch script's.
-    runs, _ = ready([p for p in points if p.dp == 1 and not p.mtp and not p.held and _known(p.model)], shapes)
+    runs, _ = ready([p for p in read_points() if p.dp == 1 and not p.mtp and not p.held])
     groups: defaultdict[tuple[Any, ...], list[Run]] = defaultdict(list)
     for run in runs:
         groups[engine_of(run.point)].append(run)
@@ -78,14 +75,6 @@ def profile_of(runs: Sequence[Run], date: str) -> Profile:
         update={"source": f"published runs ({p.source})", "engine_version": p.version, "date": date}
     )
     return plain.model_copy(update={"error": error, "provenance": provenance})
-
-
-def _known(model: str) -> bool:
-    try:
-        model_shape(model)
-    except InputError:
-        return False
-    return True
 
 
 def main() -> None:

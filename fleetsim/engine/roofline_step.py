@@ -13,7 +13,7 @@ One iteration of n tokens, b of them decodes with K tokens of cache between them
            + the LM head's weights
     + b * (host + LM head's operations + sampler's passes + heads of the attention + state, read and written)
     + K * cache bytes per token / bandwidth, or what multiplying with the latent takes
-    + p * (host + what sparse and windowed attention look at)
+    + p * (host + what sparse and windowed attention look at, chunks of linear attention)
     + A * operations per pair / compute of the attention
     + the same of the tokens and pairs within a long window, for the layers that see no more
 

@@ -49,7 +49,7 @@ class InAJob(Struct, frozen=True):
 
 RUNS: tuple[InAJob, ...] = (
     InAJob("areal", "2025, SGLang 0.4.6", {"C06": 1.41, "C07": 2.36, "C07b": 1.33}, "inclusionAI/AReaL, paper"),
-    InAJob("nemo-rl", "v0.3", {"D09": 1.5, "D09b": 1.33, "D09c": 1.55}, "NVIDIA-NeMo/RL, blog of v0.3"),
+    InAJob("nemo-rl", "v0.3", {"D09": 1.5, "D09b": 1.33, "D09c": 1.51}, "NVIDIA-NeMo/RL, blog of v0.3"),
     InAJob("skyrl", "Marin's fork of 2026", {"C11": 1.18}, "marin-community/marin issue 8936"),
     InAJob("trl", "AsyncGRPO of 2026", {"C01": 1.85}, "huggingface/blog, asyncgrpo-lora-hfjobs.md"),
     InAJob(

@@ -136,7 +136,14 @@ def test_a_name_that_may_be_another_model_is_refused(name: str) -> None:
         model_shape(name)
 
 
-def test_quantized_mixtures_keep_attention_as_it_is() -> None:
+def test_mixtures_in_4_bits_keep_attention_in_16() -> None:
+    """nvidia/DeepSeek-R1-0528-NVFP4 leaves out `model.layers.*.self_attn*`, which the maker's checkpoint has in fp8."""
     kimi, r1 = model_shape("moonshotai/Kimi-K2.5"), model_shape("nvidia/DeepSeek-R1-NVFP4")
     assert (kimi.parts.attention, kimi.parts.mlp, kimi.parts.expert) == ("bfloat16", "bfloat16", "int4g32")
-    assert (r1.parts.attention, r1.parts.expert) == ("fp8", "nvfp4")
+    assert (r1.parts.attention, r1.parts.expert) == ("bfloat16", "nvfp4")
+
+
+@pytest.mark.parametrize(("model", "dtype"), [("openai/gpt-oss-120b", "nvfp4"), ("moonshotai/Kimi-K2.5", "int4")])
+def test_a_checkpoint_with_experts_in_4_bits_is_taken_as_it_is(model: str, dtype: str) -> None:
+    shape = model_shape(model)
+    assert shape.stored(dtype) == shape.parts

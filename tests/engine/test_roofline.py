@@ -22,6 +22,8 @@ from fleetsim.engine.defaults import sglang_static_share
 from fleetsim.engine.gpus import GPUS, GpuSpec, gpu_spec
 from fleetsim.engine.kv_memory import activation_peak_bytes
 from fleetsim.engine.model.names import MODELS, model_shape
+from fleetsim.engine.model.states import StateMixer
+from fleetsim.engine.operators.attention import core_of
 from fleetsim.engine.operators.curves import Curves, curves_of, key_of, read_curves, shipped_curves
 from fleetsim.engine.operators.device import Device
 from fleetsim.errors import InputError
@@ -468,3 +470,21 @@ def test_one_count_takes_what_the_kernel_s_table_says_to_the_last_bit(
     counts, seconds = sorted(float(n) for n, _ in knots), sorted(s for _, s in knots)
     step_time = StepTime(tuple(counts), tuple(seconds))
     assert step_time.seconds(tokens) == step_time.table(tokens)[tokens]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "heads", "tokens", "seconds"),
+    [
+        # NVIDIA's tables of Qwen3.5's prompts under SGLang 0.5.14 (aiconfigurator-core 0.12.0, gdn_perf): convolution
+        # and delta rule of one layer, with the heads of one GPU of 1, 4 and 8.
+        ("B200", 64, 65536, 8127e-6), ("B200", 16, 65536, 2138e-6), ("B200", 8, 65536, 1212e-6),
+        ("H100", 64, 65536, 12749e-6), ("H100", 16, 65536, 2765e-6), ("H100", 8, 65536, 2153e-6),
+    ],
+)  # fmt: skip
+def test_prompts_through_linear_attention_take_what_kernels_take(
+    gpu: str, heads: int, tokens: int, seconds: float
+) -> None:
+    spec = gpu_spec(gpu)
+    layer = next(b.mixer for b in model_shape("Qwen/Qwen3.5-397B-A17B").blocks if isinstance(b.mixer, StateMixer))
+    found = core_of(Device(spec, shipped_curves().families[spec.family], 64 // heads), layer, 2, engine="sglang")
+    assert tokens * found.prompt_token_s == pytest.approx(seconds, rel=0.45)

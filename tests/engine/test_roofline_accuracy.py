@@ -30,7 +30,7 @@ def scripts() -> Iterator[dict[str, ModuleType]]:
 
 @pytest.fixture(scope="module")
 def ready(scripts: dict[str, ModuleType]) -> Any:
-    return scripts["points"].ready(*scripts["points"].read_points())
+    return scripts["points"].ready(scripts["points"].read_points())
 
 
 def sizes(runs: Any, curves: Curves) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -87,7 +87,7 @@ def test_first_tokens_are_predicted_within_the_target(ready: Any) -> None:
 
 
 def test_every_run_has_a_source_and_stands_once(scripts: dict[str, ModuleType]) -> None:
-    points, _ = scripts["points"].read_points()
+    points = scripts["points"].read_points()
     assert len({p.id for p in points}) == len(points)
     assert all(p.source for p in points)
 

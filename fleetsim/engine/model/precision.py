@@ -84,6 +84,8 @@ class Parts(Struct, frozen=True):
         return "weights: " + ", ".join(f"{part} in {dtype}" for part, dtype in named.items())
 
 
+# Asked for in 4 bits of one kind, a checkpoint whose experts have 4 bits of another is taken as it is.
+_ITSELF = {("nvfp4", "mxfp4"), ("int4", "int4g32")}
 # All in bfloat16.
 WIDE = Parts()
 
@@ -93,15 +95,18 @@ def usual_parts(dtype: str, own: Parts, *, experts: bool, latent: bool) -> Parts
 
     own: parts of the checkpoint at hand; its 16-bit type is what stays unquantized. experts, latent: whether the model
     is a mixture, and whether it has latent attention. Embeddings and LM head always stay in 16 bits. Sources: NVIDIA's
-    nvfp4 checkpoints of mixtures leave attention out; openai/gpt-oss (mxfp4) and moonshotai/Kimi-K2.5
-    (int4) quantize routed experts only.
+    nvfp4 checkpoints of mixtures leave attention out, in 16 bits even where the maker's is in fp8
+    (hf_quant_config.json of nvidia/DeepSeek-R1-0528-NVFP4 and nvidia/MiniMax-M2.5-NVFP4); openai/gpt-oss (mxfp4) and
+    moonshotai/Kimi-K2.5 (int4) quantize routed experts only.
     """
     wide = own.head if PRECISIONS[own.head].bits == 16 else "bfloat16"
     if PRECISIONS[dtype].bits == 16:
         return Parts(dtype, dtype, dtype, dtype)
     whole = Parts(dtype, dtype, dtype, wide)
+    if (dtype, own.expert) in _ITSELF:
+        return own
     if dtype == "nvfp4" and experts:
-        return replace(whole, attention=own.attention)
+        return replace(whole, attention=wide)
     if experts and (dtype == "mxfp4" or (dtype.startswith("int4") and latent)):
         return replace(whole, attention=own.attention, mlp=own.mlp)
     return whole

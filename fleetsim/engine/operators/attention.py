@@ -22,6 +22,10 @@ Each = TypeVar("Each", float, Tokens)
 # Reading and writing a state of fixed size: small pieces, one for each head of each sequence.
 _STATE_BANDWIDTH = 0.7
 _STATE_START_S = 8e-6
+# A prompt's token goes through such a layer in chunks, which takes so much of what a decode's reading and writing of
+# its state does. Qwen3.5's kernels in NVIDIA's tables (aiconfigurator-core 0.12.0, gdn_perf) with 65,536 tokens on a
+# B200 and an H100: 1/12 and 1/18 under SGLang, 1/16 and 1/30 under TensorRT-LLM, 1/39 and 1/73 under vLLM.
+_CHUNKED = {"sglang": 1 / 15, "tensorrt-llm": 1 / 22, "vllm": 1 / 53}
 # Scores and top-k of sparse attention: a chain of small kernels, at shares that the indexer's own kernels reach.
 _INDEXER_START_S = 20e-6
 _INDEXER_BANDWIDTH, _INDEXER_COMPUTE = 0.8, 0.35
@@ -50,15 +54,17 @@ def gemms_s(device: Device, n: Tokens, gemms: tuple[Gemm, ...], precision: Preci
     return total
 
 
-def core_of(device: Device, mixer: Mixer, cache_bytes: float, queries: int = 1, dcp: int = 1) -> Core:
+def core_of(
+    device: Device, mixer: Mixer, cache_bytes: float, queries: int = 1, dcp: int = 1, engine: str = "vllm"
+) -> Core:
     """What one layer's mixer costs beside its matrices. cache_bytes: of one number in the KV cache.
 
     queries: tokens of each decode, more than one where drafts are verified. They read the cache together; a state is
     written after each of them, for any may be the last that is accepted. dcp: GPUs that divide the cached tokens.
     """
     if isinstance(mixer, StateMixer):
-        moved = (1 + queries) * mixer.state_bytes / device.tp
-        return Core(_STATE_START_S, moved / (device.gpu.memory_bytes_s * _STATE_BANDWIDTH))
+        once_s = mixer.state_bytes / device.tp / (device.gpu.memory_bytes_s * _STATE_BANDWIDTH)
+        return Core(_STATE_START_S, (1 + queries) * once_s, prompt_token_s=2 * once_s * _CHUNKED[engine])
     core = _whole(device, mixer, cache_bytes, queries, dcp)
     if mixer.indexer is not None:
         core = _picked(device, mixer.indexer, core, _ratio(mixer), queries)

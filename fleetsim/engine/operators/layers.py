@@ -98,7 +98,7 @@ class Layers(Struct, frozen=True, eq=False):
         decode, more than one where drafts are verified: each has logits and is sampled.
         """
         mixers, dcp = tuple(self.shape.mixers), self.layout.dcp
-        found = [(n, core_of(self.device, mixer, cache_bytes, queries, dcp)) for n, mixer in mixers]
+        found = [(n, core_of(self.device, mixer, cache_bytes, queries, dcp, self.engine)) for n, mixer in mixers]
         each = list(zip(found, (self.shape.in_window(mixer) for _, mixer in mixers), strict=True))
         whole, near = [core for core, some in each if not some], [core for core, some in each if some]
         part, batches = max(self._stage_shares), self.layout.pp
