@@ -22,8 +22,8 @@ from fleetsim.errors import FleetsimError, InfeasibleError, InputError, Interrup
 from fleetsim.estimates import Estimate
 from fleetsim.forecast.ask import ForecastResult
 from fleetsim.job.base_job import load
+from fleetsim.job.keywords import keywords
 from fleetsim.job.metrics import Metrics
-from fleetsim.job.options import keywords
 from fleetsim.job.result import told
 from fleetsim.pack.ask import Pack, PackResult
 from fleetsim.pack.ask import pack as packed

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from fleetsim.job.base_job import BaseJob, reads_runs
-from fleetsim.job.options import Options, keywords
+from fleetsim.job.keywords import keywords
+from fleetsim.job.options import Options
 from fleetsim.job.result import told, unchanging
 
 if TYPE_CHECKING:

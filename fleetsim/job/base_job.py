@@ -20,7 +20,8 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.job.grounds import pool_words
 from fleetsim.job.job import Start as File
 from fleetsim.job.job import job_from_flags
-from fleetsim.job.options import Options, change_texts, checked, keywords
+from fleetsim.job.keywords import keywords
+from fleetsim.job.options import Options, change_texts, checked
 from fleetsim.job.settings import AnyJob, place_of
 from fleetsim.job.typed_words import merged
 from fleetsim.records import replace

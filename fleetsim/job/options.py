@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, TypedDict
 
@@ -12,10 +11,8 @@ from pydantic import BaseModel
 
 from fleetsim.config.tree import did_you_mean
 from fleetsim.config.yaml_text import as_yaml
-from fleetsim.errors import InputError, Interrupted, OutsideError, Problem
-from fleetsim.faces import in_python
+from fleetsim.errors import InputError, Problem
 from fleetsim.job.settings import SETTINGS
-from fleetsim.records import replace
 
 
 class Options(TypedDict, total=False):
@@ -156,27 +153,3 @@ def _data(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_data(below) for below in value]
     return value.item() if hasattr(value, "item") else value
-
-
-@contextmanager
-def keywords() -> Iterator[None]:
-    """As a decorator, or around a block: what is raised there names keywords instead of flags."""
-    try:
-        yield
-    except InputError as error:
-        error.problems = tuple(map(_told, error.problems))
-        error.args = (error.problems,)
-        raise
-    except Interrupted as cut:
-        cut.missing = in_python(cut.missing)
-        cut.args = tuple(map(in_python, cut.args))
-        raise
-    except OutsideError as error:
-        error.args = tuple(map(_told, error.args))
-        raise
-
-
-def _told(part: Any) -> Any:
-    if isinstance(part, Problem):
-        return replace(part, path=in_python(part.path), rule=in_python(part.rule), remedy=in_python(part.remedy))
-    return in_python(part)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from fleetsim.job.options import keywords
+from fleetsim.job.keywords import keywords
 
 if TYPE_CHECKING:
     import os

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fleetsim import units
 from fleetsim.errors import InputError, Problem
 from fleetsim.files import replace_file, whole
-from fleetsim.job.options import keywords
+from fleetsim.job.keywords import keywords
 from fleetsim.job.result import SILENT, Briefed, Later, Watch, unchanging
 from fleetsim.records import replace
 
