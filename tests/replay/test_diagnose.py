@@ -335,6 +335,15 @@ def test_engines_that_stand_still_are_not_full() -> None:
     assert judged(window(**{**paused, "fleet.waiting_behind": 1.0})).binding == "in_flight_cap"
 
 
+def test_a_few_percent_that_wait_behind_others_are_on_their_way() -> None:
+    """Their prompts are still to be computed; many of them, or without room in the caches, wait."""
+    few = {**CAPPED, "fleet.waiting": 25.0, "fleet.running": 480.0, "fleet.waiting_behind": 15.0}
+    assert judged(window(**few)).binding == "in_flight_cap"
+    many = {**few, "fleet.waiting": 100.0, "fleet.running": 405.0, "fleet.waiting_behind": 90.0}
+    for other in (many, {**few, "fleet.kv_use_peak": 0.99}):
+        assert finding(judged(window(**other)), "in_flight_cap").state == "ok"
+
+
 @pytest.mark.parametrize(
     ("changes", "neighbour"),
     [

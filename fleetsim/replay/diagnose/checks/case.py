@@ -23,6 +23,9 @@ KV_ROOM = 0.8
 MORE = 1.25
 # Requests that wait in an engine, of those that it has: below it they only pass through.
 WAITING = 0.02
+# Where caches have room and nobody gave a limit, one is inferred only where more than this wait: a few percent of the
+# requests are always on their way into a batch, with prompts still to be computed.
+INFERRED = 0.15
 # Peak over mean of what is in flight: a ceiling, not an ebb and flow. (The 95th percentile over the median of a client
 # at its cap, refilled as samples end, is 1.0 to 1.05; of a barrier that drains, above 1.5.)
 FLAT = 1.10

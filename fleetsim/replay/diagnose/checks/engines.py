@@ -11,7 +11,17 @@ from statistics import fmean
 
 from fleetsim import units
 from fleetsim.engine.defaults import BLOCK_SIZE
-from fleetsim.replay.diagnose.checks.case import KV_ROOM, WAITING, WORTH, Case, Reply, metric_of, round_count, unseen
+from fleetsim.replay.diagnose.checks.case import (
+    INFERRED,
+    KV_ROOM,
+    WAITING,
+    WORTH,
+    Case,
+    Reply,
+    metric_of,
+    round_count,
+    unseen,
+)
 from fleetsim.replay.diagnose.finding import Shares
 from fleetsim.replay.observe.lengths import expected_hits, places_when_spread
 from fleetsim.replay.observe.paces import SAME, ceiling_of
@@ -111,9 +121,6 @@ def _next(case: Case, group: float, prompt: float, block: int, hit: float, off: 
     return f"{look}\nfleetsim replay ... --set sync.reset_prefix_cache=false"
 
 
-# A limit that nobody gave is inferred only where more than this wait: a few percent of the requests are always on
-# their way into a batch, with prompts still to be computed.
-INFERRED = 0.15
 # Limits that people set; a mean just below one is that limit, with the moments in which a slot is refilled.
 _USUAL = (8, 16, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 512, 768, 1024, 2048)
 

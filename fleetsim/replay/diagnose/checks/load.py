@@ -14,6 +14,7 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.replay.diagnose.checks.case import (
     FLAT,
+    INFERRED,
     KV_ROOM,
     WAITING,
     WORTH,
@@ -141,11 +142,13 @@ def in_flight_cap(case: Case) -> Reply:
     ceiling = peak <= FLAT * (mean + min((_group(case) - 1.0) / 2.0, ROOM * mean))
     if not ceiling and not (case.starving and f.steady):
         return Reply("ok", "no cap shows: the number in flight rises and falls", evidence)
-    if waiting is not None and waiting > WAITING:
+    limit = case.scenario.engine.max_num_seqs if case.says("engine.max_num_seqs") else None
+    # what is known to wait behind others, and at no limit, is on its way
+    passing = limit is None and case.kv_full is False and f.waiting_behind is not None
+    if waiting is not None and waiting > (INFERRED if passing else WAITING):
         return Reply("ok", "the engines are full: their limits come first", evidence)
     if case.kv_full:
         return Reply("ok", "the KV caches are full", evidence)
-    limit = case.scenario.engine.max_num_seqs if case.says("engine.max_num_seqs") else None
     if limit is not None and f.running is not None and f.running > NEARLY_ALL * limit * f.instances:
         return Reply("ok", f"the engines run their max_num_seqs of {limit}", evidence)
     evidence.append(idle_words(case))
