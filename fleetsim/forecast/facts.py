@@ -195,8 +195,9 @@ def _rule_fact(plan: ResizePlan) -> Fact:
     run, last = plan.by_rule, plan.by_rule.counts[-1][1]
     saved = plan.fixed.seconds - run.seconds, plan.fixed.usd - run.usd
     longest = plan.longest_start_s
-    pays = f"; it pays where an instance starts within {units.seconds(longest)}" if longest else ""
-    pays = "; it never pays" if longest == 0.0 else pays
+    pays = ""
+    if longest is not None:
+        pays = f"; it pays where an instance starts within {units.seconds(longest)}" if longest else "; it never pays"
     return Fact(
         "rule",
         f"{units.plural(len(run.counts) - 1, 'resize')}, to {last:,} in the end: {_saves(*saved)} against the best "

@@ -44,14 +44,10 @@ class ResizePlan(Struct, frozen=True):
         """Seconds and US dollars that the plan saves against the best fixed count."""
         return self.fixed.seconds - self.plan.seconds, self.fixed.usd - self.plan.usd
 
-    def worth(self, of: FleetTotal) -> float:
-        """US dollars of a run, its seconds at what one is worth."""
-        return of.usd + self.usd_per_s * of.seconds
-
     @property
     def regret(self) -> float:
         """What the rule costs more than the plan, which knew the run beforehand; US dollars, seconds at their worth."""
-        return self.worth(self.by_rule) - self.worth(self.plan)
+        return self.by_rule.worth(self.usd_per_s) - self.plan.worth(self.usd_per_s)
 
 
 def resize_plan(
@@ -85,10 +81,6 @@ def resize_plan(
     def by_rule(start_s: float) -> FleetTotal:
         return walked(rule or ScalingRule(), counts, own, step_s, score, usd_s, start_s)
 
-    def worth(start_s: float) -> float:
-        run = by_rule(start_s)
-        return run.usd + per_s * run.seconds
-
     fixed = _total(course, counts, np.full(course.steps, best), step_s, usd, resize_s, usd_s)
     return ResizePlan(
         _total(course, counts, chosen, step_s, usd, resize_s, usd_s),
@@ -97,7 +89,7 @@ def resize_plan(
         per_s,
         resize_s,
         by_rule(resize_s),
-        longest_start(worth, fixed.usd + per_s * fixed.seconds, course.steps),
+        longest_start(lambda start_s: by_rule(start_s).worth(per_s), fixed.worth(per_s), course.steps),
     )
 
 

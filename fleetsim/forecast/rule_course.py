@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 RULE = flag("rule")
 # Starts that are tried for the longest with which a rule pays: from this, doubled so often, then halved between two.
 _SHORTEST_S, _DOUBLED, _HALVED = 30.0, 12, 4
+# A rule that never moves costs what the fixed count does, but for the last digits of two sums.
+_ROUNDED = 1e-9
 # Steps that are walked for it, at most.
 _MOST_WALKED = 1_000_000
 
@@ -72,6 +74,10 @@ class FleetTotal(Struct, frozen=True):
     seconds: float
     usd: float
 
+    def worth(self, usd_per_s: float) -> float:
+        """US dollars, with its seconds at what one is worth."""
+        return self.usd + usd_per_s * self.seconds
+
 
 def walked(
     rule: ScalingRule,
@@ -91,7 +97,7 @@ def walked(
     sums = np.concatenate([np.zeros((len(counts), 1)), np.cumsum(score, axis=1)], axis=1)
     index = {n: i for i, n in enumerate(counts)}
     held, serving, paid = Held(counts[start]), start, start
-    now = due = ready_s = seconds = usd = 0.0
+    now = due = ready_s = usd = 0.0
     ended, first = [0.0], 0
     moves = [(0, counts[start])]
     for step in range(step_s.shape[1]):
@@ -103,17 +109,21 @@ def walked(
         while due <= end:
             while first < step and ended[first + 1] < due - rule.window_s:
                 first += 1
+            same = end if step == first else due  # until when an evaluation changes nothing
             if step > first:
                 wanted = counts[int(np.argmin(sums[:, step] - sums[:, first]))]
-                held = damped(held, wanted, counts[paid], due, rule.damping)
+                before, held = held, damped(held, wanted, counts[paid], due, rule.damping)
                 new = index[held.instances or counts[paid]]
                 if new != paid:
                     usd += float(usd_s[new] - usd_s[paid]) * (end - due) if new > paid else 0.0
                     paid, ready_s = new, due + start_s
-            due += rule.every_s
-        seconds, now = seconds + end - now, end
+                if held == before:  # nor do the next, until the window moves on or the rest after a change is over
+                    rest = held.changed_s + rule.damping.cool_down_s
+                    same = min(end, ended[first + 1] + rule.window_s, rest if rest > due else math.inf)
+            due += rule.every_s * max(1.0, (same - due) // rule.every_s)
+        now = end
         ended.append(end)
-    return FleetTotal(tuple(moves), seconds, usd)
+    return FleetTotal(tuple(moves), now, usd)
 
 
 def longest_start(run_with: Callable[[float], float], fixed: float, steps: int) -> float | None:
@@ -124,16 +134,17 @@ def longest_start(run_with: Callable[[float], float], fixed: float, steps: int) 
     """
     if steps * (_DOUBLED + _HALVED) > _MOST_WALKED:
         return None
-    if run_with(0.0) > fixed:
+    most = fixed * (1.0 + _ROUNDED)
+    if run_with(0.0) > most:
         return 0.0
     pays, costs = 0.0, _SHORTEST_S
     for _ in range(_DOUBLED):
-        if run_with(costs) > fixed:
+        if run_with(costs) > most:
             break
         pays, costs = costs, 2.0 * costs
     else:
         return pays
     for _ in range(_HALVED):
         middle = (pays + costs) / 2.0
-        pays, costs = (middle, costs) if run_with(middle) <= fixed else (pays, middle)
+        pays, costs = (middle, costs) if run_with(middle) <= most else (pays, middle)
     return pays

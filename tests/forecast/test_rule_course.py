@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 import fleetsim as fs
 from fleetsim.errors import InputError
+from fleetsim.forecast import rule_course
 from fleetsim.forecast.ask import Forecast, forecast
 from fleetsim.forecast.resizing_plan import _cheapest_way
-from fleetsim.forecast.rule_course import ScalingRule, longest_start, rule_of, walked
-from fleetsim.policies.scaling import Damping
+from fleetsim.forecast.rule_course import FleetTotal, ScalingRule, longest_start, rule_of, walked
+from fleetsim.policies.scaling import Damping, Held, damped
 from fleetsim.sim.run import simulate
 
 AT_ONCE = ScalingRule(Damping(1, 1, 0.0, 0.0), every_s=10.0, window_s=10.0)
@@ -72,6 +73,56 @@ def test_no_rule_is_better_than_hindsight(work: list[float], rule: ScalingRule, 
     assert all(a < b and m != n for (a, m), (b, n) in zip(run.counts, run.counts[1:], strict=False))
 
 
+def test_evaluations_that_change_nothing_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One a second over steps of 20 to 1,000 s is no more work than a few a step, and comes to the same."""
+    asked = []
+
+    def counted(*given: Any) -> Held:
+        asked.append(given)
+        return damped(*given)
+
+    monkeypatch.setattr(rule_course, "damped", counted)
+    step_s, score = _work([20.0, 1000.0, 500.0] * 100)
+    rule = ScalingRule(Damping(3, 5, 0.0, 90.0), every_s=1.0, window_s=300.0)
+    assert walked(rule, COUNTS, 0, step_s, score, USD_S, 30.0) == each_evaluation(rule, step_s, score, 0, 30.0)
+    assert len(asked) < 20 * step_s.shape[1]
+
+
+def each_evaluation(rule: ScalingRule, step_s: Any, score: Any, start: int, start_s: float) -> FleetTotal:
+    """The walk of every evaluation, one after the other."""
+    held, serving, paid = Held(COUNTS[start]), start, start
+    now = ready_s = usd = 0.0
+    k, ended, moves = 0, [0.0], [(0, COUNTS[start])]
+    for step in range(step_s.shape[1]):
+        if serving != paid and (paid < serving or now >= ready_s):
+            serving = paid
+            moves.append((step, COUNTS[serving]))
+        end = now + float(step_s[serving, step])
+        usd += float(USD_S[paid]) * (end - now)
+        while k * rule.every_s <= end:
+            due = k * rule.every_s
+            seen = [s for s in range(step) if ended[s + 1] >= due - rule.window_s]
+            if seen:
+                wanted = int(np.argmin(score[:, seen].sum(axis=1)))
+                held = damped(held, COUNTS[wanted], COUNTS[paid], due, rule.damping)
+                new = COUNTS.index(held.instances or COUNTS[paid])
+                if new != paid:
+                    usd += float(USD_S[new] - USD_S[paid]) * (end - due) if new > paid else 0.0
+                    paid, ready_s = new, due + start_s
+            k += 1
+        now = end
+        ended.append(end)
+    return FleetTotal(tuple(moves), now, usd)
+
+
+@given(works, rules, st.integers(0, 2), st.sampled_from([0.0, 30.0, 500.0]))
+def test_a_walk_is_that_of_every_evaluation(work: list[float], rule: ScalingRule, start: int, start_s: float) -> None:
+    step_s, score = _work(work)
+    assert walked(rule, COUNTS, start, step_s, score, USD_S, start_s) == each_evaluation(
+        rule, step_s, score, start, start_s
+    )
+
+
 def test_a_run_that_stays_as_it_is_is_left_alone() -> None:
     step_s, score = _work([20.0] * 50)
     best = int(np.argmin(score.sum(axis=1)))
@@ -85,6 +136,8 @@ def test_the_longest_start_is_where_the_two_are_alike() -> None:
     assert longest_start(lambda start_s: 100.0 + start_s, 99.0, 100) == 0.0
     assert longest_start(lambda start_s: 100.0, 101.0, 100) == 30.0 * 2**11
     assert longest_start(lambda start_s: 100.0, 101.0, 1_000_000) is None
+    # A rule that never moves is the fixed count, whatever the last digit of its sum is.
+    assert longest_start(lambda start_s: 100.0 + 1e-12, 100.0, 100) == 30.0 * 2**11
 
 
 def test_a_rule_is_read_and_what_it_leaves_out_is_that_of_watch() -> None:

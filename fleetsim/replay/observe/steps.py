@@ -120,7 +120,8 @@ def _from_counter(history: History) -> Steps | None:
             columns[name] = growth_between(history.times, values, times)
         elif (values := history.fleet.get(f"trainer.{name}")) is not None:  # a gauge of the last step
             columns[name] = values[ends[1:]] * made[ends[1:] - 1]
-    rows = Steps("exported", times[1:], made[ends[1:] - 1], np.diff(times), _with_rest(columns, np.diff(times)))
+    elapsed = np.diff(times)
+    rows = Steps("exported", times[1:], made[ends[1:] - 1], elapsed, _with_rest(columns, elapsed))
     return replace(rows.where(whole), total=total, holes=holes_of(history.times, np.isfinite(made)))
 
 

@@ -147,6 +147,11 @@ class Case(Struct, frozen=True):
         return None if peak is None else peak >= KV_ROOM
 
     @property
+    def max_num_seqs(self) -> int | None:
+        """The engines' limit, where somebody gave it."""
+        return self.scenario.engine.max_num_seqs if self.says("engine.max_num_seqs") else None
+
+    @property
     def waiting_share(self) -> float | None:
         """Of the requests that the engines have, those that wait; None where it is not exported, or there are none."""
         f = self.observed.fleet

@@ -153,7 +153,7 @@ def max_num_seqs(case: Case) -> Reply:
     evidence.append(f"KV caches reach {units.share(peak)}")
     if case.kv_full:
         return Reply("ok", "requests wait for KV blocks, not for a slot", evidence)
-    given = case.scenario.engine.max_num_seqs if case.says("engine.max_num_seqs") else None
+    given = case.max_num_seqs
     limit = given or ceiling_of(case.observed.instances)
     spread = (max(running) - min(running)) / mean if mean > 0 else 1.0
     spread = 0.0 if limit is not None else spread

@@ -142,7 +142,7 @@ def in_flight_cap(case: Case) -> Reply:
     ceiling = peak <= FLAT * (mean + min((_group(case) - 1.0) / 2.0, ROOM * mean))
     if not ceiling and not (case.starving and f.steady):
         return Reply("ok", "no cap shows: the number in flight rises and falls", evidence)
-    limit = case.scenario.engine.max_num_seqs if case.says("engine.max_num_seqs") else None
+    limit = case.max_num_seqs
     # what is known to wait behind others, and at no limit, is on its way
     passing = limit is None and case.kv_full is False and f.waiting_behind is not None
     if waiting is not None and waiting > (INFERRED if passing else WAITING):
