@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Run = Callable[[], bool | None]  # does something, and says whether that succeeded; None: not known
 State = dict[str, Value]
 _MOST_STEPS = 20_000
+OUTPUT, INPUT = ">", "<"  # variables: what is printed so far, where that is asked for, and what a command may read
 
 
 def shown(words: Sequence[str]) -> Words:
@@ -68,11 +69,27 @@ class Branching(WordReader):
         return status
 
     def apart(self, run: Run) -> bool | None:
-        """Something in a shell of its own: its variables go with it."""
+        """Something in a shell of its own: its variables go with it, but for what it prints."""
         before, left, self.left = dict(self.values), self.left, {}
         status = run()
+        before |= {OUTPUT: self.values[OUTPUT]} if OUTPUT in before else {}
         self.values, self.left, self.ends = before, left, ""
         return status
+
+    def printed(self, run: Run, given: Value = None) -> Value:
+        """What something in a shell of its own prints; None where that is not known. given: what it reads."""
+        outer = {name: self.values.pop(name) for name in (OUTPUT, INPUT) if name in self.values}
+        self.values |= {OUTPUT: "", INPUT: given}
+        self.apart(run)
+        told = self.values.pop(OUTPUT)
+        self.values |= outer
+        return told
+
+    def prints(self, text: Value) -> None:
+        """Note what is printed, where that is asked for. None: it is not known."""
+        before = self.values.get(OUTPUT)
+        if isinstance(before, str):
+            self.assign(OUTPUT, before + text if isinstance(text, str) else None)
 
     def join(self, end: str) -> None:
         """Where `break`, `continue` or `return` leads to: on with what is known on every way there."""
@@ -96,8 +113,10 @@ class Branching(WordReader):
         return self.apart(partial(self.sequence, node.children))
 
     def _run_pipeline(self, node: Node) -> bool | None:
+        text: Value = None
         for child in node.named_children:
-            self.apart(partial(self.run, child))
+            text = self.printed(partial(self.run, child), text)
+        self.prints(text)
         return None
 
     def _run_compound_statement(self, node: Node) -> bool | None:
@@ -191,8 +210,8 @@ class Branching(WordReader):
         agreed: State = {}
         for name in {**a, **b}:
             mine, its = a.get(name, UNSET), b.get(name, UNSET)
-            agreed[name] = either(mine, its)
-            if agreed[name] not in (mine, its):
+            agreed[name] = either(mine, its) if name != OUTPUT or mine == its else None
+            if agreed[name] not in (mine, its) and name != OUTPUT:
                 self.say(self.remarks, f"{name} depends on a condition that is not known here")
         return agreed
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from posixpath import basename, dirname
+from posixpath import basename, dirname, normpath
 from typing import TYPE_CHECKING
 
-from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Undecided, fits, integer, is_known
+from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Undecided, Value, fits, integer, is_known
 from fleetsim.frameworks.shell_words import WordReader, source_of
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ _COMPARED: dict[str, Callable[[int, int], bool]] = {
     "-ge": int.__ge__,
 }
 _WHOLE = re.compile(r"-?\d{1,9}")
+_PLAIN_CHANGE = re.compile(r"s([#|,/])([\w/ -]+)\1([\w/ -]*)\1")  # of a text that is no expression
 _MOST_LISTED = 100  # a loop that waits counts further
 _BINARY = frozenset({*_COMPARED, "=", "==", "!=", "<", ">", "-nt", "-ot", "-ef", "=~"})
 
@@ -137,9 +138,18 @@ def asks_for_npu(words: Sequence[str]) -> bool:
     return words[:1] == ["npu-smi"] or any("import torch_npu" in word for word in words)
 
 
-def printed(words: Sequence[str]) -> str | None:
-    """What `basename`, `dirname`, `echo` and `seq` print; None for every other command, and where that is not known."""
+def printed(words: Sequence[str], folder: Value, given: Value) -> str | None:
+    """What `basename`, `dirname`, `echo`, `pwd`, `realpath`, `sed s/this/that/` and `seq` print; None for every other
+    command, and where that is not known. folder: where a command runs. given: what it reads."""
     match words:
+        case ["realpath", path] if path.startswith("/"):
+            return normpath(path)
+        case ["sed", program] if isinstance(given, str) and (plain := _PLAIN_CHANGE.fullmatch(program)):
+            return "\n".join(line.replace(plain[2], plain[3], 1) for line in given.rstrip("\n").split("\n"))
+        case ["cd" | "true" | ":" | "set" | "shopt" | "trap" | "ulimit" | "sleep", *_]:
+            return ""
+        case ["pwd", *_] if isinstance(folder, str) and folder.startswith((UNKNOWN, "/")):
+            return folder
         case ["echo", *texts] if not any(text.startswith("-") or "\\" in text for text in texts):
             return " ".join(texts)
         case ["basename", path, *suffix] if is_known(basename(path.rstrip("/"))):

@@ -190,7 +190,7 @@ def _other_file(named: str, folder: Path | None, depth: int) -> RunSettings | No
 
 def _of_script(text: str, name: str, folder: Path | None, depth: int) -> RunSettings:
     """The settings of the command that starts training: the one with the most words of its own."""
-    script = expanded(text, folder)
+    script = expanded(text, folder, os.path.basename(name))
     all_words: Words = [w for words, _ in script.commands for w in words]
     best: tuple[int, Words, int] = (-1, all_words, 1)
     others: list[tuple[str, Words, int]] = []

@@ -179,9 +179,31 @@ def test_what_a_script_sources_is_read_where_it_lies_beside_it(tmp_path: Path) -
     (tmp_path / "other.sh").write_text(script.replace("own.sh", "gone.sh"))
     notes = read_source(str(tmp_path / "other.sh")).not_understood
     assert notes == [
-        "line 2: source /models/gone.sh: not read",
+        f"line 2: source {tmp_path}/models/gone.sh: not read",
         "line 3: MODEL_ARGS is not set in this script: its flags are missing",
     ]
+
+
+def test_a_script_finds_its_configuration_by_its_own_name(tmp_path: Path) -> None:
+    """As NeMo-RL's test scripts do: a file of the same name, in another folder of the repository."""
+    suites = tmp_path / "suites"
+    suites.mkdir()
+    (suites / "common.env").write_text(
+        'HERE=$( cd -- "$( dirname -- "${BASH_SOURCE[0]}" )" &> /dev/null && pwd)\nROOT=$(realpath $HERE/..)\n'
+        "NAME=${NAME:-$(basename $0 .sh)}\nCONFIG=$(echo $HERE/$NAME.yaml | sed 's#suites#recipes#')\n"
+        "count() {\n  DONE=$(ls $HERE/done || echo 0)\n  if [[ $DONE -ge $STEPS ]]; then exit 0; fi\n}\n"
+    )
+    script = (
+        "source $(dirname $0)/common.env\nSTEPS=40\ncount\ncd $ROOT\nA=(1 2)\n"
+        'python run.py --config $CONFIG --steps $STEPS --join $(IFS=,; echo "${A[*]}") 2>&1 | tee x.log\n'
+    )
+    ran = started_by_bash(script, suites)
+    assert ran == [["python", "run.py", "--config", f"{tmp_path}/recipes/run.yaml", "--steps", "40", "--join", "1,2"]]
+    assert started_as_read(expanded(script, suites, "run.sh")) == [[(word, True) for word in words] for words in ran]
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "run.yaml").write_text("nodes: 3\n")
+    read = read_source(str(suites / "run.sh")).found
+    assert (read["nodes"].value, read["steps"].value) == (3, 40)
 
 
 def test_a_script_that_another_starts_is_read_with_what_is_exported(tmp_path: Path) -> None:
