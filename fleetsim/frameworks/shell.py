@@ -23,7 +23,7 @@ from msgspec import Struct, field
 from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError
 from fleetsim.frameworks.arguments import entry_of, of_slurm, with_processes
-from fleetsim.frameworks.shell_branches import INPUT, OUTPUT, Branching, Run, shown
+from fleetsim.frameworks.shell_branches import INPUT, OUTPUT, Branching, shown
 from fleetsim.frameworks.shell_tests import asks_for_npu, holds, printed
 from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Value, Words, is_known
 from fleetsim.frameworks.shell_words import source_of, tree_of
@@ -203,13 +203,9 @@ class _Shell(Branching):
             self.commands.append((with_processes(words, self.values), self.line))
         for word in words:
             if len(word) > _SHORTEST_SCRIPT and "python" in word and re.search(r"\s", word):
-                self._unnoted(partial(self.run_text, word))
-
-    def _unnoted(self, run: Run) -> None:
-        """Note the commands of something that runs apart, and nothing else of it."""
-        notes = list(self.not_understood), list(self.remarks)
-        self.apart(run)
-        self.not_understood, self.remarks = notes
+                notes = list(self.not_understood), list(self.remarks)
+                self.apart(partial(self.run_text, word))
+                self.not_understood, self.remarks = notes
 
     def _another(self, file: str, *arguments: str) -> bool | None:
         """A script that this one starts: it has what is exported, and functions of its own."""
@@ -229,7 +225,7 @@ class _Shell(Branching):
         # A folder that is not known is taken for the script's own.
         outer, path, sources = self.folder, file.lstrip(UNKNOWN).lstrip("/"), self.values.get("BASH_SOURCE", UNSET)
         places = [folder / path for folder in (outer, *outer.parents[:_MOST_ABOVE])] if outer is not None else []
-        places = [Path(file)] if places and file.startswith("/") else places
+        places[:0] = [Path(file)] if places and file.startswith("/") else []
         try:
             place = next((place for place in places if is_known(path) and place.is_file()), None)
             text = None if place is None else read_text(place, "SCRIPT", _LARGEST_FILE)
@@ -269,7 +265,8 @@ class _Shell(Branching):
             self.values[OUTPUT] = before
         for redirect in node.children:
             if redirect.type == "heredoc_redirect":
-                status = self._with_heredoc(redirect, status, [] if body is None else self.words(_leaves(body)))
+                command = body.children if body is not None and body.type == "command" else []
+                status = self._with_heredoc(redirect, status, self.words(command))
         return status
 
     def _with_heredoc(self, node: Node, status: bool | None, command: list[str]) -> bool | None:
@@ -360,9 +357,3 @@ class _Shell(Branching):
     def _run_unset_command(self, node: Node) -> bool | None:
         self.values |= dict.fromkeys(self.words(node.named_children))
         return True
-
-
-def _leaves(node: Node) -> list[Node]:
-    """The words of a simple command, without where its output goes."""
-    body = node.child_by_field_name("body") or node
-    return body.children if body.type == "command" else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from itertools import zip_longest
 from typing import TYPE_CHECKING
@@ -163,14 +163,14 @@ class Branching(WordReader):
         return self._if(first, then, lambda: False) if both else self._if(first, lambda: True, then)
 
     def _run_if_statement(self, node: Node) -> bool | None:
-        return self._clause(list(_clauses(node)))
+        return self._clause(node, [child for child in node.children if child.type in ("elif_clause", "else_clause")])
 
-    def _clause(self, clauses: Sequence[tuple[list[Node], list[Node]]]) -> bool | None:
-        if not clauses:
-            return True
-        condition, body = clauses[0]
-        then = partial(self.sequence, body)
-        return self._if(partial(self.sequence, condition), then, partial(self._clause, clauses[1:]))
+    def _clause(self, node: Node, others: Sequence[Node]) -> bool | None:
+        """`if` or `elif` with those behind it, or `else`, which has no condition."""
+        own = [child for child in node.children if child not in others]
+        then = next((i for i, child in enumerate(own) if child.type == "then"), 0)
+        other = partial(self._clause, others[0], others[1:]) if others else lambda: True
+        return self._if(partial(self.sequence, own[:then]), partial(self.sequence, own[then:]), other)
 
     def _if(self, condition: Run, then: Run, other: Run) -> bool | None:
         self.presumed = False
@@ -324,17 +324,3 @@ def _started(some: list[tuple[list[str], int]], others: list[tuple[list[str], in
         else:
             found.append((words, line))
     return found
-
-
-def _clauses(node: Node) -> Iterator[tuple[list[Node], list[Node]]]:
-    """Condition and body of `if`, of every `elif`, and of `else`, which has no condition."""
-    parts: tuple[list[Node], list[Node]] = [], []
-    rest = []
-    for child in node.children:
-        if child.type in ("elif_clause", "else_clause"):
-            rest.append(child)
-        else:
-            parts[any(part.type == "then" for part in parts[0]) or node.type == "else_clause"].append(child)
-    yield parts
-    for clause in rest:
-        yield from _clauses(clause)

@@ -343,12 +343,7 @@ def _put_recipe(draft: Draft) -> None:
     estimator = draft.text("algorithm.adv_estimator", default="gae")
     needed = estimator.value == "gae" and not draft.settings.runs("main_gkd")  # distillation has no advantages
     enabled = draft.flag("critic.enable", default=needed)
-    back = switched(estimator.key, "gae", "grpo")
-    path = "trainer.recipe.critic"
-    if enabled.value:
-        draft.put(path, True, enabled if enabled.given else estimator, back=back)
-    else:
-        draft.could(path, False, back)
+    roles.critic(draft, enabled if enabled.given else estimator, enabled.value, switched(estimator.key, "gae", "grpo"))
 
 
 def _put_drafts(draft: Draft, *, sglang: bool) -> None:
