@@ -25,6 +25,7 @@ from fleetsim.frameworks.convert import READERS, nested
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Link, one_line
 from fleetsim.frameworks.roles import TURN_CAP
+from fleetsim.frameworks.scenario_text import POLICIES
 from fleetsim.frameworks.settings import RunSettings, normal, settings_of
 from fleetsim.frameworks.tables import FRAMEWORKS, Mode
 
@@ -43,7 +44,6 @@ _Reader = Callable[[Mapping[str, Any]], Draft]  # settings -> what the framework
 Limits = Callable[[Scenario], Mapping[str, Any]]
 # Stands for: the scenario says nothing here.
 NOTHING: Any = object()
-SECTIONS = ("workload", "stations", "engine", "fleet", "trainer", "sync", "admission", "buffer")
 # Facts about the data, the hardware and the measured system: the plan rests on them, and no framework is told them.
 _FACTS = (
     "workload.prompt_tokens", "workload.output_tokens", "workload.group_correlation", "workload.shared_prefix_tokens",
@@ -100,7 +100,7 @@ def is_fact(path: str) -> bool:
 
 def policies_of(scenario: Scenario) -> Iterator[str]:
     """Dotted paths of everything that a configuration could decide."""
-    for section in SECTIONS:
+    for section in POLICIES:
         yield from (path for path in _below(section, getattr(scenario, section)) if not is_fact(path))
 
 
@@ -297,7 +297,7 @@ def _asked(link: Link, wanted: Wanted) -> Mapping[str, Any]:
 def _compared(draft: Draft, wanted: Wanted) -> tuple[tuple[LeftOut, ...], tuple[Problem, ...]]:
     """What differs between the scenario and what the settings come to; or why these make no scenario."""
     target = wanted.scenario
-    raw = {k: v for k, v in target.model_dump(exclude_none=True).items() if k in SECTIONS}
+    raw = {k: v for k, v in target.model_dump(exclude_none=True).items() if k in POLICIES}
     facts = {p: v for p, v in _leaves(raw) if is_fact(p) and p != _ENTRY_POINT}
     values = {p: v for p, v in draft.values.items() if p == _ENTRY_POINT or not (is_fact(p) or p == OUTPUT_CAP)}
     for section, key in (("engine.speculation.", "method"), ("engine.disaggregation.", "prefill")):

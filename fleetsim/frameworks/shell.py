@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -71,6 +72,17 @@ def expanded(text: str, folder: Path | None = None, name: str = "") -> Script:
     except RecursionError:
         shell.say(shell.not_understood, "the rest of the script: it is nested too deeply")
     return Script([(shown(words), line) for words, line in shell.commands], shell.not_understood, shell.remarks)
+
+
+def places(folder: Path, *names: str) -> Iterator[Path]:
+    """Files of these names beside a file, then in the folders above: repositories start theirs from their root."""
+    for root in (folder, *folder.parents[:_MOST_ABOVE]):
+        for name in names:
+            try:
+                if (root / name).is_file():
+                    yield root / name
+            except (OSError, ValueError):
+                continue
 
 
 class _Shell(Branching):
@@ -223,13 +235,12 @@ class _Shell(Branching):
     def _run_file(self, file: str, how: str) -> bool | None:
         """A script in another file, beside this one or above it: repositories start theirs from their root."""
         # A folder that is not known is taken for the script's own.
-        outer, path, sources = self.folder, file.lstrip(UNKNOWN).lstrip("/"), self.values.get("BASH_SOURCE", UNSET)
-        places = [folder / path for folder in (outer, *outer.parents[:_MOST_ABOVE])] if outer is not None else []
-        places[:0] = [Path(file)] if places and file.startswith("/") else []
+        outer, path, sources = self.folder, file.lstrip(UNKNOWN), self.values.get("BASH_SOURCE", UNSET)
+        found = places(outer, path, path.lstrip("/")) if outer is not None and is_known(path) else iter(())
+        place = next(found, None)
         try:
-            place = next((place for place in places if is_known(path) and place.is_file()), None)
             text = None if place is None else read_text(place, "SCRIPT", _LARGEST_FILE)
-        except (OSError, ValueError, InputError):
+        except (OSError, InputError):
             text = None
         if place is None or text is None:
             self.say(self.not_understood if how else self.remarks, f"{how}{shown([file])[0][0]}: not read")

@@ -19,7 +19,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.arguments import PROGRAM, add_arguments, entry_of, server_of
 from fleetsim.frameworks.python_source import command_of, printed_config, settings_of_python
 from fleetsim.frameworks.settings import RunSettings, requirements_of
-from fleetsim.frameworks.shell import expanded
+from fleetsim.frameworks.shell import expanded, places
 from fleetsim.frameworks.shell_values import Words
 from fleetsim.frameworks.trees import tree_of_json, tree_of_toml, tree_of_yaml
 from fleetsim.frameworks.trl import CLASSES
@@ -167,20 +167,12 @@ def _parents(defaults: Any) -> list[tuple[str, str]]:
 
 def _other_file(named: str, folder: Path | None, depth: int) -> RunSettings | None:
     """A file that a configuration or script names, if it is there to be read."""
-    if folder is None or depth >= _DEEPEST_PARENT or "\0" in named or not named or len(named) > 1000:
+    if folder is None or depth >= _DEEPEST_PARENT or not named or len(named) > 1000:
         return None
-    path = Path(named)
-    # What a command names lies below the root of its repository, from which it is started, and whose folder may not be
-    # known (`$(pwd)/config`); hydra's are in `config`.
-    beside = (folder / path, folder / f"{named}.yaml", folder / "config" / f"{named}.yaml")
+    # Hydra's are in `config`; a file's own folder may not be known (`$(pwd)/config`).
     below = named.lstrip("/")
-    above = [root / name for root in folder.parents[:6] for name in (below, f"{below}.yaml")]
-    for place in (*beside, path, *above):
-        try:
-            is_there = place.is_file()
-        except (OSError, ValueError):
-            continue
-        if is_there and (place.suffix in _TREES or not place.suffix):
+    for place in places(folder, named, f"{named}.yaml", f"config/{named}.yaml", below, f"{below}.yaml"):
+        if place.suffix in _TREES or not place.suffix:
             if not place.stat().st_size:
                 return RunSettings()
             text = read_text(place, "CONFIG", MAX_BYTES)
@@ -268,14 +260,9 @@ def _own_config(program: str, folder: Path) -> list[str]:
     below = program.lstrip("/")
     if below.startswith("verl/"):  # its defaults are its reader's
         return []
-    for root in (folder, *folder.parents[:6]):
-        for path in (root / below, root / below.partition("/")[2]):
-            try:
-                found = path.suffix == ".py" and path.is_file() and path.stat().st_size <= MAX_BYTES
-                text = path.read_text("utf-8", "replace") if found else ""
-            except (OSError, ValueError):
-                continue
-            match = _OWN_CONFIG.search(text)
+    for path in places(folder, below, below.partition("/")[2]):
+        if path.suffix == ".py" and path.stat().st_size <= MAX_BYTES:
+            match = _OWN_CONFIG.search(path.read_text("utf-8", "replace"))
             if match is not None:
                 return [str(path.parent.joinpath(*re.findall(r'"([^"]+)"', match[1] or match[2])))]
     return []
