@@ -7,14 +7,13 @@ from typing import Any
 
 from pydantic import ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
-from typing_extensions import TypeIs
 
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.judges import JUDGES
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.pools import FleetConfig
 from fleetsim.config.rules import broken_rules
-from fleetsim.config.sections import Sections
+from fleetsim.config.sections import Sections, is_count
 from fleetsim.config.stations import StationConfig
 from fleetsim.config.tree import is_at
 from fleetsim.policies.admission import readers
@@ -88,11 +87,11 @@ def whole_engines(raw: Mapping[str, Any]) -> dict[str, Any]:
     result = dict(raw)
     engine, fleet, run = (raw.get(name) for name in ("engine", "fleet", "run"))
     dp = engine.get("dp", EngineConfig().dp) if isinstance(engine, Mapping) else EngineConfig().dp
-    if not _count(dp) or dp == 1:
+    if not is_count(dp) or dp == 1:
         return result
     if fleet is None or isinstance(fleet, Mapping):
         asked = (fleet or {}).get("instances", FleetConfig().instances)
-        if _count(asked) and asked % dp:
+        if is_count(asked) and asked % dp:
             result["fleet"] = {**(fleet or {}), "instances": -(-asked // dp) * dp}
     if isinstance(run, Mapping) and isinstance(run.get("events"), (list, tuple)):
         result["run"] = {**run, "events": [_whole_event(event, dp) for event in run["events"]]}
@@ -101,11 +100,7 @@ def whole_engines(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 def _whole_event(event: Any, dp: int) -> Any:
     asked = event.get("instances") if isinstance(event, Mapping) else None
-    return {**event, "instances": -(-asked // dp) * dp} if _count(asked) else event
-
-
-def _count(value: Any) -> TypeIs[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return {**event, "instances": -(-asked // dp) * dp} if is_count(asked) else event
 
 
 def rounded_note(asked: Scenario, scenario: Scenario, given: Collection[str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from fleetsim import units
-from fleetsim.config.load import parse_override, scenario_from_mapping, with_overrides
+from fleetsim.config.load import parsed_overrides, scenario_from_mapping, with_overrides
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import did_you_mean, put
 from fleetsim.config.yaml_text import from_yaml
@@ -87,13 +87,8 @@ def scenario_from(
     framework = framework_name(framework)
     known = FRAMEWORKS[framework]
     expect(settings, framework)
-    given: dict[str, Any] = {}
-    problems: list[Problem] = []
-    for text in sets:
-        try:
-            given.update([parse_override(text)])
-        except InputError as error:
-            problems += error.problems
+    changes, problems = parsed_overrides(sets)
+    given = dict(changes)
     draft = Draft(framework, settings, given)
     READERS[framework](draft, speed)
     draft.leave_out(known.left_out)

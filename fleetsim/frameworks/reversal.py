@@ -18,7 +18,7 @@ from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.pools import RecipeConfig
 from fleetsim.config.scenario import Scenario, reader_of
 from fleetsim.config.tree import field_at, is_given
-from fleetsim.config.workload import ConstantTokens, Histogram
+from fleetsim.config.workload import ConstantTokens, LengthSpec, longest_length
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.common import OUTPUT_CAP, PROMPT_OF_CAP, cap_of_prompts
 from fleetsim.frameworks.convert import READERS, nested
@@ -104,13 +104,10 @@ def policies_of(scenario: Scenario) -> Iterator[str]:
         yield from (path for path in _below(section, getattr(scenario, section)) if not is_fact(path))
 
 
-def longest(law: Any) -> int | None:
+def longest(law: LengthSpec) -> int | None:
     """Tokens of the longest value of a law; None where it has no end."""
-    if isinstance(law, ConstantTokens):
-        return int(law.value)
-    if law.max is not None:
-        return round(float(law.max))
-    return round(law.le[-1]) if isinstance(law, Histogram) else None
+    most = longest_length(law)
+    return None if most is None else round(most)
 
 
 def _prompt(law: Any) -> int:
