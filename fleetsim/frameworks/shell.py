@@ -197,6 +197,8 @@ class _Shell(Branching):
                 status = self._call(rest)
                 self.ends = "exit" if name == "exec" else self.ends
                 return status
+        if "/" in name and name.endswith(".sh"):
+            return self._another(*words)
         if name in self.functions and len(self.locals) < _DEEPEST:
             # What the script is given is handed on: main "$@"
             return self._function(self.functions[name], UNSET if self.presumed and not rest else tuple(rest))

@@ -16,7 +16,7 @@ from typing import Any
 
 from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError, Problem
-from fleetsim.frameworks.arguments import PROGRAM, add_arguments, entry_of, server_of
+from fleetsim.frameworks.arguments import PROGRAM, add_arguments, entry_of, server_of, starts_something
 from fleetsim.frameworks.python_source import command_of, printed_config, settings_of_python
 from fleetsim.frameworks.settings import RunSettings, requirements_of
 from fleetsim.frameworks.shell import expanded, places
@@ -181,10 +181,10 @@ def _other_file(named: str, folder: Path | None, depth: int) -> RunSettings | No
 
 
 def _of_script(text: str, name: str, folder: Path | None, depth: int) -> RunSettings:
-    """The settings of the command that starts training: the one with the most words of its own."""
+    """The settings of the command that starts training: the one with the most settings, then words, of its own."""
     script = expanded(text, folder, os.path.basename(name))
     all_words: Words = [w for words, _ in script.commands for w in words]
-    best: tuple[int, Words, int] = (-1, all_words, 1)
+    best: tuple[tuple[int, int], Words, int] = ((-1, 0), all_words, 1)
     others: list[tuple[str, Words, int]] = []
     for words, line in script.commands:
         server = server_of(words)
@@ -192,9 +192,12 @@ def _of_script(text: str, name: str, folder: Path | None, depth: int) -> RunSett
             others.append((*server, line))
             continue
         entry = entry_of(words)
-        if entry is not None and len(words) - entry[1] > best[0]:
-            best = (len(words) - entry[1], words, line)
-    settings = _command(best[1], f"{name}:{best[2]}" if best[0] >= 0 else name)
+        own = words[entry[1] :] if entry is not None else []
+        size = sum(starts_something(word) for word, _ in own), len(own)
+        if entry is not None and size > best[0]:
+            best = (size, words, line)
+    found = best[0] != (-1, 0)
+    settings = _command(best[1], f"{name}:{best[2]}" if found else name)
     settings.pinned = requirements_of(text)
     for program, words, line in others:
         settings.programs.append(program)
@@ -203,7 +206,7 @@ def _of_script(text: str, name: str, folder: Path | None, depth: int) -> RunSett
         for setting in served.found.values():
             settings.add(f"vllm_serve.{setting.key.lstrip('-')}", setting.value, setting.where)
     settings.not_understood += script.not_understood
-    if best[0] >= 0:  # a comment within continued lines ends the command, and bash starts the next line as another
+    if found:  # a comment within continued lines ends the command, and bash starts the next line as another
         lost = [(words, line) for words, line in script.commands if words[0][0].startswith("--")]
         settings.not_understood += [
             f"line {line}: {' '.join(text for text, _ in words)[:80]}: is no part of the command above it"

@@ -206,6 +206,30 @@ def test_a_script_finds_its_configuration_by_its_own_name(tmp_path: Path) -> Non
     assert (read["nodes"].value, read["steps"].value) == (3, 40)
 
 
+def test_a_wrapper_starts_the_script_that_its_name_says(tmp_path: Path) -> None:
+    base = tmp_path / "base_run.sh"
+    base.write_text('#!/usr/bin/env bash\npython t.py --name $NAME --n 4 "$@"\n')
+    base.chmod(0o755)
+    script = (
+        'HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)\nexport NAME=$(basename "$0" .sh)-fast_b\n'
+        "BASE=$(echo \"$NAME\" | sed -E 's/-fast_(a|b)$//')\n"
+        'if [[ ! "$BASE" =~ ^(run|walk) ]]; then exit 1; fi\nbash "$HERE/base_$BASE.sh" --tp 2\n'
+    )
+    (ran,) = started_by_bash(script, tmp_path)
+    assert ran == ["python", "t.py", "--name", "run-fast_b", "--n", "4", "--tp", "2"]
+    for how in ("bash ", "exec ", ""):
+        (tmp_path / "run.sh").write_text(script.replace('bash "$HERE', f'{how}"$HERE'))
+        read = read_source(str(tmp_path / "run.sh")).found
+        assert {key: read[key].value for key in ("name", "n", "tp")} == {"name": "run-fast_b", "n": 4, "tp": 2}
+
+
+def test_the_command_with_the_most_settings_is_the_training() -> None:
+    read = parsed_source(
+        "python t.py --n 4 --tp 2\npython check.py log.json 'a < 1' 'b < 2' 'c < 3' 'd > 4'\n", "run.sh"
+    )
+    assert {key: setting.value for key, setting in read.found.items()} == {"n": 4, "tp": 2}
+
+
 def test_a_script_that_another_starts_is_read_with_what_is_exported(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "base.sh").write_text('python t.py --n ${N:-1} --m ${M:-2} --own ${OWN:-3} "$@"\n')
