@@ -27,7 +27,7 @@ from fleetsim.frameworks.reading import Link, one_line
 from fleetsim.frameworks.roles import TURN_CAP
 from fleetsim.frameworks.scenario_text import POLICIES
 from fleetsim.frameworks.settings import RunSettings, normal, settings_of
-from fleetsim.frameworks.tables import FRAMEWORKS, Mode
+from fleetsim.frameworks.tables import FACTS, FRAMEWORKS, Mode
 
 # Each pass sets everything that can be set; more than a few are needed where one setting decides what another means.
 _PASSES = 12
@@ -44,21 +44,6 @@ _Reader = Callable[[Mapping[str, Any]], Draft]  # settings -> what the framework
 Limits = Callable[[Scenario], Mapping[str, Any]]
 # Stands for: the scenario says nothing here.
 NOTHING: Any = object()
-# Facts about the data, the hardware and the measured system: the plan rests on them, and no framework is told them.
-_FACTS = (
-    "workload.prompt_tokens", "workload.output_tokens", "workload.group_correlation", "workload.shared_prefix_tokens",
-    "workload.turns.tool_latency_s", "workload.turns.tool_tokens", "workload.reward", "workload.filter",
-    "workload.length_drift_per_step",
-    "engine.kind", "engine.gpu", "engine.gpu_sheet", "engine.entry_point", "engine.nic_gb_s", "engine.profile",
-    "engine.instance_tok_s", "engine.kv_blocks", "engine.slowdown", "engine.speculation.acceptance",
-    "engine.speculation.acceptance_length", "engine.speculation.curve", "engine.speculation.decay_per_version",
-    "engine.speculation.redrafted_every", "engine.speculation.draft_s",
-    "engine.disaggregation.link_gb_s", "engine.disaggregation.latency_s",
-    "fleet.switch_s", "fleet.speed_factors", "fleet.straggler_share", "fleet.straggler_slowdown", "fleet.failures",
-    "trainer.fixed_s", "trainer.per_token_s", "trainer.phases", "trainer.checkpoint.stall_s", "trainer.scaling",
-    "trainer.recipe.framework", "trainer.recipe.gpu", "trainer.recipe.model",
-    "sync.publish_s", "sync.pause_s", "sync.trainer_block_s", "sync.link",
-)  # fmt: skip
 
 
 class Wanted:
@@ -95,7 +80,7 @@ class Wanted:
 def is_fact(path: str) -> bool:
     """Whether a value is a fact that no framework is told."""
     of_station = path.startswith("stations.") and not path.endswith(".workers")
-    return of_station or (is_given(path, _FACTS) and path != OUTPUT_CAP)
+    return of_station or (is_given(path, FACTS) and path != OUTPUT_CAP)
 
 
 def policies_of(scenario: Scenario) -> Iterator[str]:

@@ -147,7 +147,7 @@ _SHARED: Mapping[str, Callable[[Draft, SettingRow, list[str]], None]] = {
 
 
 # What a framework has several of, each with a name.
-_NAMED = ("beside", "left out", "instead", "project", "renamed", "usual", "recipe")
+_NAMED = ("beside", "left out", "instead", "project", "renamed", "usual", "recipe", "kind")
 
 
 def _framework(rows: list[list[str]]) -> Framework:
@@ -207,6 +207,7 @@ def _row(path: str, rule: str, *cells: str) -> SettingRow:
 
 _TABLES = tables_of(Path(__file__).with_name("frameworks.txt"))
 OTHER_JOBS = _TABLES.pop("other jobs")
+(FACTS,) = (row[0].split(", ") for row in _TABLES.pop("facts"))  # paths of a scenario that no framework is told
 _ANY = _blocks(_TABLES.pop("any"), {})
 FRAMEWORKS: Mapping[str, Framework] = {name: _framework(rows) for name, rows in _TABLES.items()}
 
