@@ -32,7 +32,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         if len(draft.settings.found) > 1:
             return
     draft.preset = "trl-grpo"
-    common.model(draft, "model", f"{_SERVED}model", remedy="-- --model Qwen/Qwen2.5-7B")
+    put_rows(draft, "model")
     n = draft.take("workload.group_size", draft.count("num_generations", default=8))
     # args_mixin.py, completion_length_limit_scope: the cap is one turn's unless it is told to be the whole's
     answer = draft.count("max_completion_length", "response_length", "max_new_tokens", default=512)

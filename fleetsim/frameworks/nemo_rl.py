@@ -32,7 +32,7 @@ _TEACHERS = "on_policy_distillation"
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from NeMo-RL's keys."""
     based = bool(draft.settings.parents)
-    common.model(draft, "policy.model_name", remedy="-- policy.model_name=Qwen/Qwen2.5-7B")
+    put_rows(draft, "model")
     prompts = _counted(draft, "grpo.num_prompts_per_step", 32, based)
     n = _counted(draft, "grpo.num_generations_per_prompt", 16, based)
     draft.take("workload.group_size", n)

@@ -39,7 +39,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     ratio = draft.number("async_generation_ratio", default=0.0, most=1e6)
     draft.mode = f"{'agentic' if agentic else 'rlvr'} pipeline, {'asynchronous' if ratio.value else 'synchronous'}"
     draft.preset = "roll-agentic" if agentic else f"roll-rlvr-{'async' if ratio.value else 'sync'}"
-    common.model(draft, "pretrain", "actor_train.model_args.model_name_or_path", remedy="-- pretrain=Qwen/Qwen2.5-7B")
+    put_rows(draft, "model")
     group = _batch(draft, agentic)
     _lengths(draft, _turns(draft) if agentic else None, agentic)
     _gpus(draft)

@@ -141,6 +141,7 @@ _SHARED: Mapping[str, Callable[[Draft, SettingRow, list[str]], None]] = {
         draft, _word(draft, row, keys) if "default" in row.options else draft.maybe_text(*keys), row.words
     ),
     "engine": lambda draft, row, keys: common.engine_name(draft, _word(draft, row, keys), row.words),
+    "model": lambda draft, row, keys: common.model(draft, *keys, remedy=row.why),
     "weights": lambda draft, row, keys: common.weights_type(draft, *keys),
     "filter": lambda draft, row, keys: common.filtering(draft, draft.flag(*keys, default=bool(row.default))),
 }
