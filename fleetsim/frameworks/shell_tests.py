@@ -153,7 +153,7 @@ def printed(words: Sequence[str], folder: Value, given: Value) -> str | None:
             return ""
         case ["pwd", *_] if isinstance(folder, str) and folder.startswith((UNKNOWN, "/")):
             return folder
-        case ["echo", *texts] if not any(text.startswith("-") or "\\" in text for text in texts):
+        case ["echo", *texts] if not "".join(texts[:1]).startswith("-") and not any("\\" in text for text in texts):
             return " ".join(texts)
         case ["basename", path, *suffix] if is_known(basename(path.rstrip("/"))):
             name = basename(path.rstrip("/"))

@@ -73,6 +73,15 @@ def value_of(found: Mapping[str, Setting], key: str) -> object:
 
 NAMES, NUMBERS, ARRAYS = ("A", "B", "C"), ("I", "J"), ("P", "Q")
 VALUES = ("", "x", "8", "a b", "--n 3", "'q r'", '"s t"', "$A", '"$B c"', "${C:-z}", "$((I + 2))", "a/b.c", "k=$I")
+# What is printed in a shell of its own.
+VALUES += (
+    "$(echo v$I $B)",
+    '$([ "$B" = x ] && echo 1 || echo "0 $C")',
+    "$(if [ $I -gt 2 ]; then echo $J; fi; echo w)",
+    "$(echo a/$I | sed s/a/b/)",
+    '"$(cd /usr/.. && pwd)"',
+    '$(IFS=,; (echo u); echo "${P[*]}" > f; echo v)',
+)
 ABSENT = ("$(nproc)", "$ENV", '"$ENV/m"', "${ENV:-e}", "x$(date)", "$1", '"$HOME"')
 
 
