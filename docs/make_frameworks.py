@@ -36,7 +36,7 @@ FORMS = {
     "open-instruct": "launch scripts (mason included) and flags",
     "trl": "`GRPOConfig(...)` in a Python script, YAML, launch scripts and flags",
     "areal": "YAML, `key=value` overrides; `backend` strings and the older `allocation_mode`",
-    "nemo-rl": "YAML with its `defaults:` parents, `key=value` overrides",
+    "nemo-rl": "YAML with `defaults:` parents, scripts, `key=value` overrides",
     "slime": "launch scripts and flags",
     "skyrl": "launch scripts, `key=value` overrides, YAML",
     "prime-rl": "`rl.toml`, flags; files from before 2026-05, and verifiers' of hosted trainings, too",
@@ -72,7 +72,7 @@ Three lists stand on stderr:
 `--verbose` also lists keys without a bearing; `--json` is one document.
 
 Nothing is run. A shell script is read as bash reads it: variables, arrays, `${{NAME:-default}}`, arithmetic, tests,
-`case`, loops, functions, and files that it sources, where they lie beside it. What a `$(command)` prints, and what only
+`case`, loops, functions, and files that it sources, where they lie beside it. What a program prints, and what only
 the environment or `$1` could set, is not known: the report says which settings are missing for that. Where a test
 cannot be decided, only what all branches agree on is taken. A variable that the script does not set counts as unset
 where it asks for that itself (`${{NAME:-default}}`). Flags behind `--` are the framework's own and win over the file;

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic_core import PydanticCustomError
 
 
 class ConfigSection(BaseModel):
@@ -17,6 +18,11 @@ class ConfigSection(BaseModel):
     def _empty_section_means_defaults(cls, given: Any) -> Any:
         """A section header whose keys are all commented out reads as null in YAML; it means the defaults."""
         return {} if given is None else given
+
+
+def wrong(rule: str, remedy: str) -> PydanticCustomError:
+    """What a validator raises: the rule that a value breaks, and what to do."""
+    return PydanticCustomError("wrong", "{rule}", {"rule": rule, "remedy": remedy})
 
 
 # The upper bounds keep every count in 32 bits and every sum of them in 64; nothing real comes near them.

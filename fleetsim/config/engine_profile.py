@@ -4,9 +4,8 @@ from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
-from pydantic_core import PydanticCustomError
 
-from fleetsim.config.base import ConfigSection, Count, CountOrZero, Name
+from fleetsim.config.base import ConfigSection, Count, CountOrZero, Name, wrong
 from fleetsim.config.speculation import Drafts, Method, Shares
 
 # --- The numbers of a step-time model in a file: coefficients with intervals, f through its knots.
@@ -26,9 +25,7 @@ class EstimateFields(ConfigSection):
         if (self.ci_low is not None and self.ci_low > self.value) or (
             self.ci_high is not None and self.ci_high < self.value
         ):
-            raise PydanticCustomError(
-                "profile", "ci_low <= value <= ci_high must hold", {"remedy": "check the order of the three numbers"}
-            )
+            raise wrong("ci_low <= value <= ci_high must hold", "check the order of the three numbers")
         return self
 
 
@@ -59,16 +56,14 @@ class Coefficients(ConfigSection):
     def _a_curve(self) -> Self:
         seconds = [k.value for k in self.knots_s]
         if len(self.knots_tokens) != len(seconds):
-            raise PydanticCustomError(
-                "profile",
+            raise wrong(
                 "knots_tokens and knots_s must have the same length",
-                {"remedy": f"{len(self.knots_tokens)} and {len(seconds)} are given"},
+                f"{len(self.knots_tokens)} and {len(seconds)} are given",
             )
         if any(b <= a for a, b in pairwise(self.knots_tokens)) or any(b < a for a, b in pairwise(seconds)):
-            raise PydanticCustomError(
-                "profile",
+            raise wrong(
                 "knots_tokens must increase and knots_s must not decrease",
-                {"remedy": "sort the knots; an iteration with more tokens is never faster"},
+                "sort the knots; an iteration with more tokens is never faster",
             )
         return self
 
@@ -102,9 +97,7 @@ class Ranges(ConfigSection):
         for name in ("decodes", "kv_tokens", "prefill_tokens"):
             given = getattr(self, name)
             if given is not None and given[0] > given[1]:
-                raise PydanticCustomError(
-                    "profile", "a range is [lowest, highest]", {"remedy": f"swap the two numbers of {name}"}
-                )
+                raise wrong("a range is [lowest, highest]", f"swap the two numbers of {name}")
         return self
 
 

@@ -75,7 +75,23 @@ def budget_steps(scenario: Sections) -> float | None:
 
 # --- Rules of admission, buffer, streaming, lending and sync scope: policies that need or exclude each other.
 
+Rule = Callable[[Sections], Iterator[Problem]]
+# Each rule with the fields it reads: a field that is itself wrong must not raise a second, derived complaint.
+Rules = list[tuple[Rule, tuple[str, ...]]]
+POLICY_RULES: Rules = []
 
+
+def rule_of(rules: Rules, *reads: str) -> Callable[[Rule], Rule]:
+    """Put the rule below among these. reads: the fields that it joins."""
+
+    def put(rule: Rule) -> Rule:
+        rules.append((rule, reads))
+        return rule
+
+    return put
+
+
+@rule_of(POLICY_RULES, "admission.age_action", "admission.max_age")
 def _an_age_action_needs_an_age(s: Sections) -> Iterator[Problem]:
     action = s.admission.age_action
     if AGE_ACTIONS[action].limits_age and s.admission.max_age is None:
@@ -84,42 +100,43 @@ def _an_age_action_needs_an_age(s: Sections) -> Iterator[Problem]:
         )
 
 
+@rule_of(POLICY_RULES, "trainer.minibatches", "trainer.batch_samples", "workload.group_size")
 def _minibatches_are_whole_groups(s: Sections) -> Iterator[Problem]:
     parts, groups = s.trainer.minibatches, s.groups_per_step
     if groups % parts:
         small = [d for d in range(1, math.isqrt(groups) + 1) if groups % d == 0]
         divisor = max(d for k in small for d in (k, groups // k) if d <= parts)
-        yield Problem(
-            "trainer.minibatches",
-            parts,
-            f"must divide the {groups} groups of a step (batch_samples / group_size)",
-            f"use {divisor}",
-        )
+        rule = f"must divide the {groups} groups of a step (batch_samples / group_size)"
+        yield Problem("trainer.minibatches", parts, rule, f"use {divisor}")
 
 
+@rule_of(POLICY_RULES, "trainer.minibatches", "fleet.placement")
 def _streaming_needs_running_engines(s: Sections) -> Iterator[Problem]:
     if s.trainer.minibatches > 1 and s.fleet.placement == "colocated":
-        yield Problem(
-            "trainer.minibatches",
-            s.trainer.minibatches,
-            "colocated engines stand still while a part is trained, so no later part arrives",
-            "use 1, or another placement",
-        )
+        rule = "colocated engines stand still while a part is trained, so no later part arrives"
+        yield Problem("trainer.minibatches", s.trainer.minibatches, rule, "use 1, or another placement")
 
 
+@rule_of(
+    POLICY_RULES,
+    "fleet.placement",
+    "fleet.lending.instances",
+    "trainer.gpus",
+    "engine.tp",
+    "engine.pp",
+    "engine.disaggregation",
+)
 def _lent_instances_fit_the_trainer(s: Sections) -> Iterator[Problem]:
     if s.fleet.placement != "colocated_lending":
         return
     most, given = s.trainer.gpus // s.engine.gpus, s.fleet.lending.instances
     if most < 1 or (given is not None and given > most):
-        yield Problem(
-            "fleet.lending.instances",
-            given,
-            f"the trainer's {s.trainer.gpus} GPUs make {most} instances of {s.engine.gpus}",
-            "use fewer, or more trainer.gpus" if most else "raise trainer.gpus or lower engine.tp",
-        )
+        rule = f"the trainer's {s.trainer.gpus} GPUs make {most} instances of {s.engine.gpus}"
+        remedy = "use fewer, or more trainer.gpus" if most else "raise trainer.gpus or lower engine.tp"
+        yield Problem("fleet.lending.instances", given, rule, remedy)
 
 
+@rule_of(POLICY_RULES, "sync.trigger", "sync.every_pulls", "sync.every_samples")
 def _a_trigger_has_its_count(s: Sections) -> Iterator[Problem]:
     for trigger, name in (("pulls", "every_pulls"), ("samples", "every_samples")):
         value = getattr(s.sync, name)
@@ -129,6 +146,7 @@ def _a_trigger_has_its_count(s: Sections) -> Iterator[Problem]:
             yield Problem(f"sync.{name}", value, f"trigger is {s.sync.trigger}", f"set sync.trigger: {trigger}")
 
 
+@rule_of(POLICY_RULES, "buffer.leftover", "buffer.batch_rule", "admission.law")
 def _tail_batching_works_on_rounds(s: Sections) -> Iterator[Problem]:
     in_rounds = BATCH_RULES[s.buffer.batch_rule].rounds and law_of(s).waits_for_trainer
     if s.buffer.leftover == "defer" and not in_rounds:
@@ -141,38 +159,32 @@ def _tail_batching_works_on_rounds(s: Sections) -> Iterator[Problem]:
         )
 
 
+@rule_of(POLICY_RULES, "buffer.batch_rule", "admission.law")
 def _targets_and_exact_steps_go_together(s: Sections) -> Iterator[Problem]:
     if BATCH_RULES[s.buffer.batch_rule].reserved and not law_of(s).reserves_steps:
         reserving = admission.names_of(lambda law: law.reserves_steps)
-        yield Problem(
-            "buffer.batch_rule",
-            s.buffer.batch_rule,
-            f"groups have a target step under admission.law {reserving} only (law is {s.admission.law})",
-            f"use admission.law: {reserving}, or another batch_rule",
-        )
+        rule = f"groups have a target step under admission.law {reserving} only (law is {s.admission.law})"
+        remedy = f"use admission.law: {reserving}, or another batch_rule"
+        yield Problem("buffer.batch_rule", s.buffer.batch_rule, rule, remedy)
 
 
+@rule_of(POLICY_RULES, "buffer.wait_for_oldest", "buffer.batch_rule")
 def _waiting_for_the_oldest_needs_an_order(s: Sections) -> Iterator[Problem]:
     if s.buffer.wait_for_oldest and BATCH_RULES[s.buffer.batch_rule].order != "version":
         ordered = samples.names_of(lambda rule: rule.order == "version")
-        yield Problem(
-            "buffer.wait_for_oldest",
-            True,
-            f"only batch_rule {ordered} has an oldest (batch_rule is {s.buffer.batch_rule})",
-            f"use buffer.batch_rule: {ordered}, or wait_for_oldest: false",
-        )
+        rule = f"only batch_rule {ordered} has an oldest (batch_rule is {s.buffer.batch_rule})"
+        remedy = f"use buffer.batch_rule: {ordered}, or wait_for_oldest: false"
+        yield Problem("buffer.wait_for_oldest", True, rule, remedy)
 
 
+@rule_of(POLICY_RULES, "sync.scope", "fleet.placement")
 def _rolling_is_for_engines_of_their_own(s: Sections) -> Iterator[Problem]:
     if s.sync.scope == "rolling" and s.fleet.placement == "colocated":
-        yield Problem(
-            "sync.scope",
-            "rolling",
-            "colocated engines stand still during a sync anyway",
-            "use scope: global, or another placement",
-        )
+        rule = "colocated engines stand still during a sync anyway"
+        yield Problem("sync.scope", "rolling", rule, "use scope: global, or another placement")
 
 
+@rule_of(POLICY_RULES, "admission.adaptive")
 def _adaptive_marks_in_order(s: Sections) -> Iterator[Problem]:
     a = s.admission.adaptive
     if not a.grow_below_kv <= a.target_kv <= a.trim_above_kv <= a.cancel_above_kv:
@@ -188,6 +200,7 @@ def _adaptive_marks_in_order(s: Sections) -> Iterator[Problem]:
         )
 
 
+@rule_of(POLICY_RULES, "admission.law", "admission.pool_samples", "workload.group_size")
 def _pool_holds_a_group(s: Sections) -> Iterator[Problem]:
     if not law_of(s).counts_open:
         return
@@ -196,14 +209,17 @@ def _pool_holds_a_group(s: Sections) -> Iterator[Problem]:
         needs = f"law {s.admission.law} needs pool_samples"
         yield Problem("admission.pool_samples", None, needs, "give the samples in flight")
     elif pool < group:
-        yield Problem(
-            "admission.pool_samples",
-            pool,
-            f"the pool must hold a group (workload.group_size is {group})",
-            f"use at least {group}",
-        )
+        rule = f"the pool must hold a group (workload.group_size is {group})"
+        yield Problem("admission.pool_samples", pool, rule, f"use at least {group}")
 
 
+@rule_of(
+    POLICY_RULES,
+    "fleet.in_flight_unit",
+    "fleet.max_in_flight_samples",
+    "fleet.max_in_flight_samples_per_instance",
+    "workload.group_size",
+)
 def _caps_in_groups_hold_one(s: Sections) -> Iterator[Problem]:
     if s.fleet.in_flight_unit != "groups":
         return
@@ -211,80 +227,32 @@ def _caps_in_groups_hold_one(s: Sections) -> Iterator[Problem]:
     for name in ("max_in_flight_samples", "max_in_flight_samples_per_instance"):
         cap = getattr(s.fleet, name)
         if cap is not None and cap < group:
-            yield Problem(
-                f"fleet.{name}",
-                cap,
-                f"in_flight_unit groups: the cap must hold a group (workload.group_size is {group})",
-                f"use at least {group}, or in_flight_unit: samples",
-            )
+            rule = f"in_flight_unit groups: the cap must hold a group (workload.group_size is {group})"
+            yield Problem(f"fleet.{name}", cap, rule, f"use at least {group}, or in_flight_unit: samples")
 
 
+@rule_of(POLICY_RULES, "buffer.capacity_samples", "workload.group_size")
 def _buffer_holds_a_group(s: Sections) -> Iterator[Problem]:
     capacity, group = s.buffer.capacity_samples, s.workload.group_size
     if capacity is not None and capacity < group:
-        yield Problem(
-            "buffer.capacity_samples",
-            capacity,
-            f"the buffer must hold a group (workload.group_size is {group})",
-            f"use at least {group}, a batch ({s.trainer.batch_samples}) if one is to be complete, or null",
-        )
+        rule = f"the buffer must hold a group (workload.group_size is {group})"
+        remedy = f"use at least {group}, a batch ({s.trainer.batch_samples}) if one is to be complete, or null"
+        yield Problem("buffer.capacity_samples", capacity, rule, remedy)
 
 
+@rule_of(POLICY_RULES, "buffer.batch_rule", "admission.law")
 def _first_finished_needs_batches(s: Sections) -> Iterator[Problem]:
     rule, law = s.buffer.batch_rule, s.admission.law
     if BATCH_RULES[rule].rounds and law_of(s).rounds is None:
-        yield Problem(
-            "buffer.batch_rule",
-            rule,
-            f"{rule} works on whole batches, but admission.law is {law}",
-            f"use admission.law {admission.names_of(lambda law: law.rounds is not None)}, or another batch_rule",
-        )
+        rule = f"{rule} works on whole batches, but admission.law is {law}"
+        remedy = f"use admission.law {admission.names_of(lambda law: law.rounds is not None)}, or another batch_rule"
+        yield Problem("buffer.batch_rule", rule, rule, remedy)
 
 
+@rule_of(POLICY_RULES, "buffer.oversampling", "buffer.batch_rule")
 def _oversampling_needs_first_finished(s: Sections) -> Iterator[Problem]:
     if s.buffer.oversampling > 1 and not BATCH_RULES[s.buffer.batch_rule].rounds:
         in_rounds = samples.names_of(lambda rule: rule.rounds)
-        yield Problem(
-            "buffer.oversampling",
-            s.buffer.oversampling,
-            f"only batch_rule {in_rounds} oversamples (batch_rule is {s.buffer.batch_rule})",
-            f"use buffer.batch_rule: {in_rounds}, or oversampling: 1.0",
-        )
-
-
-# Each rule with the fields it reads, as in `rules.py`.
-POLICY_RULES: tuple[tuple[Callable[[Sections], Iterator[Problem]], tuple[str, ...]], ...] = (
-    (_an_age_action_needs_an_age, ("admission.age_action", "admission.max_age")),
-    (_minibatches_are_whole_groups, ("trainer.minibatches", "trainer.batch_samples", "workload.group_size")),
-    (_streaming_needs_running_engines, ("trainer.minibatches", "fleet.placement")),
-    (
-        _lent_instances_fit_the_trainer,
-        (
-            "fleet.placement",
-            "fleet.lending.instances",
-            "trainer.gpus",
-            "engine.tp",
-            "engine.pp",
-            "engine.disaggregation",
-        ),
-    ),
-    (_a_trigger_has_its_count, ("sync.trigger", "sync.every_pulls", "sync.every_samples")),
-    (_tail_batching_works_on_rounds, ("buffer.leftover", "buffer.batch_rule", "admission.law")),
-    (_targets_and_exact_steps_go_together, ("buffer.batch_rule", "admission.law")),
-    (_waiting_for_the_oldest_needs_an_order, ("buffer.wait_for_oldest", "buffer.batch_rule")),
-    (_rolling_is_for_engines_of_their_own, ("sync.scope", "fleet.placement")),
-    (_adaptive_marks_in_order, ("admission.adaptive",)),
-    (_pool_holds_a_group, ("admission.law", "admission.pool_samples", "workload.group_size")),
-    (
-        _caps_in_groups_hold_one,
-        (
-            "fleet.in_flight_unit",
-            "fleet.max_in_flight_samples",
-            "fleet.max_in_flight_samples_per_instance",
-            "workload.group_size",
-        ),
-    ),
-    (_buffer_holds_a_group, ("buffer.capacity_samples", "workload.group_size")),
-    (_first_finished_needs_batches, ("buffer.batch_rule", "admission.law")),
-    (_oversampling_needs_first_finished, ("buffer.oversampling", "buffer.batch_rule")),
-)
+        rule = f"only batch_rule {in_rounds} oversamples (batch_rule is {s.buffer.batch_rule})"
+        remedy = f"use buffer.batch_rule: {in_rounds}, or oversampling: 1.0"
+        yield Problem("buffer.oversampling", s.buffer.oversampling, rule, remedy)

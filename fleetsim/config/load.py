@@ -53,13 +53,14 @@ def parse_override(text: str) -> tuple[str, Any]:
 
 def parse_overrides(overrides: Sequence[str]) -> list[tuple[str, Any]]:
     """`parse_override` of each. Raises InputError with the problems of all."""
-    changes, problems = _parsed(overrides)
+    changes, problems = parsed_overrides(overrides)
     if problems:
         raise InputError(problems)
     return changes
 
 
-def _parsed(overrides: Sequence[str]) -> tuple[list[tuple[str, Any]], list[Problem]]:
+def parsed_overrides(overrides: Sequence[str]) -> tuple[list[tuple[str, Any]], list[Problem]]:
+    """`parse_override` of each that can be parsed, and the problems of the others."""
     problems: list[Problem] = []
     changes: list[tuple[str, Any]] = []
     for text in overrides:
@@ -75,7 +76,7 @@ def with_overrides(raw: Mapping[str, Any], overrides: Sequence[str]) -> dict[str
 
     Raises InputError with the problems of all overrides.
     """
-    changes, problems = _parsed(overrides)
+    changes, problems = parsed_overrides(overrides)
     result: dict[str, Any] = dict(raw)
     for path, value in changes:
         problem = _put(result, path, value)

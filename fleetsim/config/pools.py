@@ -3,7 +3,6 @@
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
-from pydantic_core import PydanticCustomError
 
 from fleetsim.config.base import (
     MAX_SECONDS,
@@ -18,6 +17,7 @@ from fleetsim.config.base import (
     Price,
     Seconds,
     beside_the_scenario,
+    wrong,
 )
 
 # --- The `fleet` section: how many instances, how samples reach them, and what goes wrong with them.
@@ -260,9 +260,7 @@ class ScalingConfig(ConfigSection):
         """Sorted by GPUs. Two times for one count cannot both hold."""
         counts = [gpus for gpus, _ in points]
         if len(set(counts)) < len(counts):
-            raise PydanticCustomError(
-                "points", "a GPU count stands there twice", {"remedy": "give one time for each GPU count"}
-            )
+            raise wrong("a GPU count stands there twice", "give one time for each GPU count")
         return tuple(sorted(points))
 
 

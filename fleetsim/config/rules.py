@@ -6,65 +6,36 @@ the loader: the run stops with StuckError and names them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
 from fleetsim.config.judges import JUDGES, as_rollout, judges_of
-from fleetsim.config.law_numbers import POLICY_RULES
+from fleetsim.config.law_numbers import POLICY_RULES, Rules, rule_of
 from fleetsim.config.sections import Sections
 from fleetsim.config.sync import LinkConfig
 from fleetsim.config.workload import ConstantTokens, Gamma, Lognormal
 from fleetsim.errors import Problem
 from fleetsim.records import replace
 
+ENGINE_RULES: Rules = []
+TRANSPORT_RULES: Rules = []
+RULES: Rules = []
+
 # --- Rules of the `engine` section that look at the rest of the scenario: caps that a scheduler needs, whole ranks.
 
 
+@rule_of(ENGINE_RULES, "engine.name", "engine.capacity_scheduler_policy", "workload.output_tokens")
 def _no_eviction_needs_a_cap(s: Sections) -> Iterator[Problem]:
     policy = s.engine.capacity_scheduler_policy
     if s.engine.name != "tensorrt-llm" or policy != "guaranteed_no_evict":
         return
     if s.workload.turns.most_tokens(s.workload.output_tokens) is None:
-        yield Problem(
-            "workload.output_tokens.max",
-            None,
-            "TensorRT-LLM starts a request only when its longest output fits, and nothing says how long that may be",
-            "give the client's cap, or use engine.capacity_scheduler_policy: max_utilization",
-        )
+        rule = "TensorRT-LLM starts a request only when its longest output fits, and nothing says how long that may be"
+        remedy = "give the client's cap, or use engine.capacity_scheduler_policy: max_utilization"
+        yield Problem("workload.output_tokens.max", None, rule, remedy)
 
 
-def _ranks_make_whole_engines(s: Sections) -> Iterator[Problem]:
-    dp = s.engine.dp
-    for path, n in [
-        ("fleet.instances", s.fleet.instances),
-        ("fleet.second.instances", s.fleet.seconds),
-        *((f"run.events[{i}].instances", e.instances) for i, e in enumerate(s.run.events) if e.instances is not None),
-    ]:
-        if n % dp:
-            rule = f"must be a multiple of engine.dp ({dp}): every data-parallel rank is an instance"
-            yield Problem(path, n, rule, f"use {max(1, n // dp) * dp}")
-
-
-def _drafts_have_a_cost(s: Sections) -> Iterator[Problem]:
-    given = s.engine.speculation
-    if given is None:
-        return
-    if s.engine.kind == "constant":
-        rule = "an engine of constant rate has no iterations that could verify drafts"
-        yield Problem("engine.speculation", given.method, rule, "give the rate with speculation, or use kind: roofline")
-    elif s.engine.kind == "roofline" and given.method == "draft_model" and given.draft_model is None:
-        rule = "method draft_model needs the model that drafts"
-        yield Problem("engine.speculation.draft_model", None, rule, "give its Hugging Face id, or a config.json")
-
-
-def _adapters_have_a_cost(s: Sections) -> Iterator[Problem]:
-    if s.engine.lora is not None and s.engine.kind != "roofline":
-        what = "a rate" if s.engine.kind == "constant" else "a profile"
-        rule = f"{what} holds for the engine that was measured and says nothing of adapters"
-        remedy = "measure it with the adapter in use and leave engine.lora out, or use kind: roofline"
-        yield Problem("engine.lora", s.engine.lora.rank, rule, remedy)
-
-
+@rule_of(ENGINE_RULES, "engine.kind", "engine.disaggregation", "engine.pp", "engine.dp")
 def _two_sides_fit(s: Sections) -> Iterator[Problem]:
     apart, path = s.engine.disaggregation, "engine.disaggregation"
     if apart is None:
@@ -84,95 +55,92 @@ def _two_sides_fit(s: Sections) -> Iterator[Problem]:
         yield Problem(f"{path}.prefill_tp", apart.prefill_tp, rule, "leave it out, or use kind: roofline")
 
 
-ENGINE_RULES: tuple[tuple[Callable[[Sections], Iterator[Problem]], tuple[str, ...]], ...] = (
-    (
-        _no_eviction_needs_a_cap,
-        ("engine.name", "engine.capacity_scheduler_policy", "workload.output_tokens"),
-    ),
-    (_two_sides_fit, ("engine.kind", "engine.disaggregation", "engine.pp", "engine.dp")),
-    (_drafts_have_a_cost, ("engine.kind", "engine.speculation")),
-    (_adapters_have_a_cost, ("engine.kind", "engine.lora")),
-    (_ranks_make_whole_engines, ("engine.dp", "fleet.instances", "fleet.second", "run.events")),
-)
+@rule_of(ENGINE_RULES, "engine.kind", "engine.speculation")
+def _drafts_have_a_cost(s: Sections) -> Iterator[Problem]:
+    given = s.engine.speculation
+    if given is None:
+        return
+    if s.engine.kind == "constant":
+        rule = "an engine of constant rate has no iterations that could verify drafts"
+        yield Problem("engine.speculation", given.method, rule, "give the rate with speculation, or use kind: roofline")
+    elif s.engine.kind == "roofline" and given.method == "draft_model" and given.draft_model is None:
+        rule = "method draft_model needs the model that drafts"
+        yield Problem("engine.speculation.draft_model", None, rule, "give its Hugging Face id, or a config.json")
+
+
+@rule_of(ENGINE_RULES, "engine.kind", "engine.lora")
+def _adapters_have_a_cost(s: Sections) -> Iterator[Problem]:
+    if s.engine.lora is not None and s.engine.kind != "roofline":
+        what = "a rate" if s.engine.kind == "constant" else "a profile"
+        rule = f"{what} holds for the engine that was measured and says nothing of adapters"
+        remedy = "measure it with the adapter in use and leave engine.lora out, or use kind: roofline"
+        yield Problem("engine.lora", s.engine.lora.rank, rule, remedy)
+
+
+@rule_of(ENGINE_RULES, "engine.dp", "fleet.instances", "fleet.second", "run.events")
+def _ranks_make_whole_engines(s: Sections) -> Iterator[Problem]:
+    dp = s.engine.dp
+    for path, n in [
+        ("fleet.instances", s.fleet.instances),
+        ("fleet.second.instances", s.fleet.seconds),
+        *((f"run.events[{i}].instances", e.instances) for i, e in enumerate(s.run.events) if e.instances is not None),
+    ]:
+        if n % dp:
+            rule = f"must be a multiple of engine.dp ({dp}): every data-parallel rank is an instance"
+            yield Problem(path, n, rule, f"use {max(1, n // dp) * dp}")
 
 
 # --- Rules of `sync.transport` and `sync.link`: transports that cannot reach the engines, settings that nothing reads.
 
 
+@rule_of(TRANSPORT_RULES, "sync.transport", "fleet.placement")
 def _cuda_ipc_needs_the_same_gpus(s: Sections) -> Iterator[Problem]:
     if s.sync.transport == "cuda_ipc" and s.fleet.placement != "colocated":
-        yield Problem(
-            "sync.transport",
-            "cuda_ipc",
-            f"shares memory of one GPU, but the engines have GPUs of their own (fleet.placement {s.fleet.placement})",
-            "use collective_broadcast or rdma_p2p, or fleet.placement: colocated",
-        )
+        rule = f"shares memory of one GPU, but the engines have GPUs of their own (fleet.placement {s.fleet.placement})"
+        remedy = "use collective_broadcast or rdma_p2p, or fleet.placement: colocated"
+        yield Problem("sync.transport", "cuda_ipc", rule, remedy)
 
 
+@rule_of(TRANSPORT_RULES, "sync.transport", "fleet.placement")
 def _relays_serve_other_nodes(s: Sections) -> Iterator[Problem]:
     if s.sync.transport == "relay" and s.fleet.placement == "colocated":
-        yield Problem(
-            "sync.transport",
-            "relay",
-            "relay workers hold new weights for engines that go on meanwhile; colocated engines stand still anyway",
-            "use cuda_ipc, or another fleet.placement",
-        )
+        rule = "relay workers hold new weights for engines that go on meanwhile; colocated engines stand still anyway"
+        yield Problem("sync.transport", "relay", rule, "use cuda_ipc, or another fleet.placement")
 
 
+@rule_of(TRANSPORT_RULES, "sync.transport", "sync.link")
 def _a_link_belongs_to_a_transport(s: Sections) -> Iterator[Problem]:
     link, unread = s.sync.link, LinkConfig()
     changed = [name for name in type(link).model_fields if getattr(link, name) != getattr(unread, name)]
     if s.sync.transport is None and changed:
-        yield Problem(
-            f"sync.link.{changed[0]}",
-            getattr(link, changed[0]),
-            "only a transport reads it, and sync.transport is not given",
-            "give sync.transport, or drop sync.link (sync.link={})",
-        )
+        rule = "only a transport reads it, and sync.transport is not given"
+        remedy = "give sync.transport, or drop sync.link (sync.link={})"
+        yield Problem(f"sync.link.{changed[0]}", getattr(link, changed[0]), rule, remedy)
 
 
+@rule_of(TRANSPORT_RULES, "sync.transport", "sync.link.delta_over", "sync.link.prefetch")
 def _storage_settings_need_storage(s: Sections) -> Iterator[Problem]:
     link, transport = s.sync.link, s.sync.transport
     if transport is None:
         return
     if link.delta_over == "storage" and transport != "sparse_delta":
-        yield Problem(
-            "sync.link.delta_over",
-            "storage",
-            f"only sparse_delta sends changes (sync.transport is {transport})",
-            "use sync.transport: sparse_delta, or drop it",
-        )
+        rule = f"only sparse_delta sends changes (sync.transport is {transport})"
+        yield Problem("sync.link.delta_over", "storage", rule, "use sync.transport: sparse_delta, or drop it")
     elif link.prefetch and transport != "checkpoint_shuttle" and link.delta_over != "storage":
-        yield Problem(
-            "sync.link.prefetch",
-            True,
-            f"there is no shared storage to copy from (sync.transport is {transport})",
-            "use checkpoint_shuttle, or sparse_delta with link.delta_over: storage",
-        )
+        rule = f"there is no shared storage to copy from (sync.transport is {transport})"
+        remedy = "use checkpoint_shuttle, or sparse_delta with link.delta_over: storage"
+        yield Problem("sync.link.prefetch", True, rule, remedy)
 
 
+@rule_of(TRANSPORT_RULES, "sync.transport", "sync.link.load", "sync.link.calls")
 def _in_place_has_no_calls_per_tensor(s: Sections) -> Iterator[Problem]:
     link = s.sync.link
     if s.sync.transport is not None and link.load == "in_place" and link.calls == "per_tensor":
-        yield Problem(
-            "sync.link.calls",
-            "per_tensor",
-            "weights that land in place (link.load in_place) are not handed over tensor by tensor",
-            "use link.calls: batched, or link.load: per_tensor",
-        )
+        rule = "weights that land in place (link.load in_place) are not handed over tensor by tensor"
+        yield Problem("sync.link.calls", "per_tensor", rule, "use link.calls: batched, or link.load: per_tensor")
 
 
-TRANSPORT_RULES: tuple[tuple[Callable[[Sections], Iterator[Problem]], tuple[str, ...]], ...] = (
-    (_cuda_ipc_needs_the_same_gpus, ("sync.transport", "fleet.placement")),
-    (_relays_serve_other_nodes, ("sync.transport", "fleet.placement")),
-    (_a_link_belongs_to_a_transport, ("sync.transport", "sync.link")),
-    (_storage_settings_need_storage, ("sync.transport", "sync.link.delta_over", "sync.link.prefetch")),
-    (_in_place_has_no_calls_per_tensor, ("sync.transport", "sync.link.load", "sync.link.calls")),
-)
-
-Rule = Callable[[Sections], Iterator[Problem]]
-
-
+@rule_of(RULES, "trainer.batch_samples", "workload.group_size")
 def _batch_is_whole_groups(s: Sections) -> Iterator[Problem]:
     batch, group = s.trainer.batch_samples, s.workload.group_size
     if batch % group:
@@ -183,20 +151,19 @@ def _batch_is_whole_groups(s: Sections) -> Iterator[Problem]:
         )
 
 
+@rule_of(RULES, "engine.kind", "engine.profile", "engine.instance_tok_s")
 def _engine_kind_has_its_source(s: Sections) -> Iterator[Problem]:
     if s.engine.kind == "measured" and s.engine.profile is None:
         yield Problem(
             "engine.profile", None, "kind measured needs a profile", "give its name or file, or use kind: roofline"
         )
     if s.engine.kind == "constant" and s.engine.instance_tok_s is None:
-        yield Problem(
-            "engine.instance_tok_s",
-            None,
-            "kind constant needs instance_tok_s",
-            "give the output tokens per second of one instance, or use kind: roofline",
-        )
+        rule = "kind constant needs instance_tok_s"
+        remedy = "give the output tokens per second of one instance, or use kind: roofline"
+        yield Problem("engine.instance_tok_s", None, rule, remedy)
 
 
+@rule_of(RULES, "workload.prompt_tokens", "workload.shared_prefix_tokens")
 def _prompts_hold_the_shared_prefix(s: Sections) -> Iterator[Problem]:
     prompt, prefix = s.workload.prompt_tokens, s.workload.shared_prefix_tokens
     bounds: list[tuple[str, float]] = []
@@ -210,15 +177,13 @@ def _prompts_hold_the_shared_prefix(s: Sections) -> Iterator[Problem]:
         bounds.append(("the mean prompt", prompt.mean))
     for what, tokens in bounds:
         if prefix > tokens:
-            yield Problem(
-                "workload.shared_prefix_tokens",
-                prefix,
-                f"is part of every prompt, but {what} has {tokens:g} tokens",
-                "count the shared system prompt in prompt_tokens as well",
-            )
+            rule = f"is part of every prompt, but {what} has {tokens:g} tokens"
+            remedy = "count the shared system prompt in prompt_tokens as well"
+            yield Problem("workload.shared_prefix_tokens", prefix, rule, remedy)
             return
 
 
+@rule_of(RULES, "workload.prompt_tokens", "workload.output_tokens")
 def _prompts_and_outputs_have_tokens(s: Sections) -> Iterator[Problem]:
     for name in ("prompt_tokens", "output_tokens"):
         law = getattr(s.workload, name)
@@ -226,20 +191,19 @@ def _prompts_and_outputs_have_tokens(s: Sections) -> Iterator[Problem]:
             yield Problem(f"workload.{name}", law.value, "must be at least 1 token", "use 1 or more")
 
 
+@rule_of(RULES, "workload.output_tokens", "workload.turns.count")
 def _every_turn_has_a_token(s: Sections) -> Iterator[Problem]:
     law, turns = s.workload.output_tokens, s.workload.turns.count
     most = law.value if isinstance(law, ConstantTokens) else law.max
     if s.workload.turns.output_tokens is not None or not isinstance(turns, int):
         return
     if turns > 1 and most is not None and most < turns:
-        yield Problem(
-            "workload.turns.count",
-            turns,
-            f"output_tokens counts all turns together, but is at most {most:g}",
-            "raise output_tokens to a token per turn, or lower the turns",
-        )
+        rule = f"output_tokens counts all turns together, but is at most {most:g}"
+        remedy = "raise output_tokens to a token per turn, or lower the turns"
+        yield Problem("workload.turns.count", turns, rule, remedy)
 
 
+@rule_of(RULES, "run.warmup_steps", "run.steps")
 def _warmup_leaves_steps(s: Sections) -> Iterator[Problem]:
     warmup, steps = s.run.warmup_steps, s.run.steps
     if warmup is not None and steps is not None and warmup >= steps:
@@ -248,6 +212,7 @@ def _warmup_leaves_steps(s: Sections) -> Iterator[Problem]:
         )
 
 
+@rule_of(RULES, "run.events")
 def _events_in_order(s: Sections) -> Iterator[Problem]:
     steps = [e.step for e in s.run.events]
     for i, (a, b) in enumerate(pairwise(steps)):
@@ -259,29 +224,25 @@ def _most_instances(s: Sections) -> int:
     return max([s.fleet.instances, *(e.instances for e in s.run.events if e.instances is not None)])
 
 
+@rule_of(RULES, "fleet.instances", "run.events")
 def _lost_instances_exist(s: Sections) -> Iterator[Problem]:
     most = _most_instances(s)
     for i, event in enumerate(s.run.events):
         if event.lose_instance is not None and event.lose_instance >= most:
-            yield Problem(
-                f"run.events[{i}].lose_instance",
-                event.lose_instance,
-                f"no such instance: they are 0 to {most - 1}",
-                "name one of them",
-            )
+            rule = f"no such instance: they are 0 to {most - 1}"
+            yield Problem(f"run.events[{i}].lose_instance", event.lose_instance, rule, "name one of them")
 
 
+@rule_of(RULES, "fleet.speed_factors", "fleet.instances", "run.events")
 def _speed_factors_have_instances(s: Sections) -> Iterator[Problem]:
     most = _most_instances(s)
     if len(s.fleet.speed_factors) > most:
-        yield Problem(
-            "fleet.speed_factors",
-            len(s.fleet.speed_factors),
-            f"more factors than instances (at most {most} during the run)",
-            "drop the surplus or raise fleet.instances",
-        )
+        rule = f"more factors than instances (at most {most} during the run)"
+        remedy = "drop the surplus or raise fleet.instances"
+        yield Problem("fleet.speed_factors", len(s.fleet.speed_factors), rule, remedy)
 
 
+@rule_of(RULES, "fleet.spot", "fleet.placement")
 def _spot_machines_are_rollout_s_own(s: Sections) -> Iterator[Problem]:
     spot = s.fleet.spot
     if spot.share and s.fleet.placement == "colocated":
@@ -289,6 +250,7 @@ def _spot_machines_are_rollout_s_own(s: Sections) -> Iterator[Problem]:
         yield Problem("fleet.spot.share", spot.share, rule, "use 0, or fleet.placement: disaggregated")
 
 
+@rule_of(RULES, "fleet.second", "fleet.placement", "engine")
 def _second_pool_has_its_source(s: Sections) -> Iterator[Problem]:
     second, path = s.fleet.second, "fleet.second"
     if second is None:
@@ -307,6 +269,7 @@ def _second_pool_has_its_source(s: Sections) -> Iterator[Problem]:
             yield Problem(f"{path}.{name}", own, f"read where engine.kind is {kind} only", "leave it out")
 
 
+@rule_of(RULES, "trainer.phases")
 def _phases_have_names_of_their_own(s: Sections) -> Iterator[Problem]:
     seen: set[str] = set()
     for i, phase in enumerate(s.trainer.phases):
@@ -315,15 +278,7 @@ def _phases_have_names_of_their_own(s: Sections) -> Iterator[Problem]:
         seen.add(phase.name)
 
 
-def _judges_have_engines(s: Sections) -> Iterator[Problem]:
-    """What a rollout engine must be, a judge's own must be too."""
-    for name, judge in judges_of(s).items():
-        for rule in (_engine_kind_has_its_source, *(rule for rule, _ in ENGINE_RULES)) if judge.has_engines else ():
-            for p in rule(as_rollout(s, judge)):
-                own = p.path.removeprefix("fleet.").removeprefix("workload.")
-                yield replace(p, path=f"stations.{name}.{own}")
-
-
+@rule_of(RULES, *(f"stations.{name}" for name in JUDGES), "stations.reward.holds_slot")
 def _one_judge_asks_the_rollout(s: Sections) -> Iterator[Problem]:
     there = [name for name, judge in judges_of(s).items() if judge.at == "rollout"]
     for name in there:
@@ -338,7 +293,17 @@ def _one_judge_asks_the_rollout(s: Sections) -> Iterator[Problem]:
             yield Problem("stations.reward.holds_slot", True, rule, f"use false, or stations.{name}.at: own")
 
 
-# Each rule with the fields it reads: a field that is itself wrong must not raise a second, derived complaint.
+@rule_of(RULES, *(f"stations.{name}" for name in JUDGES))
+def _judges_have_engines(s: Sections) -> Iterator[Problem]:
+    """What a rollout engine must be, a judge's own must be too."""
+    for name, judge in judges_of(s).items():
+        for rule in (_engine_kind_has_its_source, *(rule for rule, _ in ENGINE_RULES)) if judge.has_engines else ():
+            for p in rule(as_rollout(s, judge)):
+                own = p.path.removeprefix("fleet.").removeprefix("workload.")
+                yield replace(p, path=f"stations.{name}.{own}")
+
+
+@rule_of(RULES, "evaluation", "trainer.gpus", "engine")
 def _evaluation_has_engines(s: Sections) -> Iterator[Problem]:
     e = s.evaluation
     if e.every_steps is None or e.at != "trainer" or e.seconds is not None:
@@ -349,26 +314,7 @@ def _evaluation_has_engines(s: Sections) -> Iterator[Problem]:
         yield Problem("evaluation.instances", e.instances or 1, rule, "use fewer, or evaluation.at: rollout")
 
 
-RULES: tuple[tuple[Rule, tuple[str, ...]], ...] = (
-    (_batch_is_whole_groups, ("trainer.batch_samples", "workload.group_size")),
-    (_engine_kind_has_its_source, ("engine.kind", "engine.profile", "engine.instance_tok_s")),
-    (_prompts_hold_the_shared_prefix, ("workload.prompt_tokens", "workload.shared_prefix_tokens")),
-    (_prompts_and_outputs_have_tokens, ("workload.prompt_tokens", "workload.output_tokens")),
-    (_every_turn_has_a_token, ("workload.output_tokens", "workload.turns.count")),
-    (_warmup_leaves_steps, ("run.warmup_steps", "run.steps")),
-    (_events_in_order, ("run.events",)),
-    (_lost_instances_exist, ("fleet.instances", "run.events")),
-    (_speed_factors_have_instances, ("fleet.speed_factors", "fleet.instances", "run.events")),
-    (_spot_machines_are_rollout_s_own, ("fleet.spot", "fleet.placement")),
-    (_second_pool_has_its_source, ("fleet.second", "fleet.placement", "engine")),
-    (_phases_have_names_of_their_own, ("trainer.phases",)),
-    (_one_judge_asks_the_rollout, (*(f"stations.{name}" for name in JUDGES), "stations.reward.holds_slot")),
-    (_judges_have_engines, tuple(f"stations.{name}" for name in JUDGES)),
-    (_evaluation_has_engines, ("evaluation", "trainer.gpus", "engine")),
-    *ENGINE_RULES,
-    *POLICY_RULES,
-    *TRANSPORT_RULES,
-)
+RULES += [*ENGINE_RULES, *POLICY_RULES, *TRANSPORT_RULES]
 
 
 def broken_rules(s: Sections, wrong: frozenset[str] = frozenset()) -> list[Problem]:

@@ -7,14 +7,13 @@ from typing import Any
 
 from pydantic import ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
-from typing_extensions import TypeIs
 
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.judges import JUDGES
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.pools import FleetConfig
 from fleetsim.config.rules import broken_rules
-from fleetsim.config.sections import Sections
+from fleetsim.config.sections import Sections, is_count
 from fleetsim.config.stations import StationConfig
 from fleetsim.config.tree import is_at
 from fleetsim.policies.admission import readers
@@ -53,7 +52,9 @@ def age_bound(scenario: Scenario) -> float | None:
     a = scenario.admission
     action = AGE_ACTIONS[a.age_action]
     if action.limits_age and a.max_age is not None:
-        return a.max_age if not action.waits or _waits_in_time(scenario, a.max_age) else None
+        # At most (max_age + 1) versions' worth of groups may be out, so that waiting for them is soon enough.
+        out = law_of(scenario).units_out(a)
+        return a.max_age if not action.waits or (out is not None and out <= a.max_age + 1) else None
     return law_of(scenario).oldest(a, _order(scenario))
 
 
@@ -71,12 +72,6 @@ def _order(scenario: Scenario) -> Order:
     )
 
 
-def _waits_in_time(scenario: Scenario, max_age: float) -> bool:
-    """Whether at most (max_age + 1) versions' worth of groups is out, so that waiting for them is soon enough."""
-    out = law_of(scenario).units_out(scenario.admission)
-    return out is not None and out <= max_age + 1
-
-
 # --- Counts of instances that are no whole engines of `engine.dp` ranks are rounded up: ranks come and go together.
 
 
@@ -88,24 +83,18 @@ def whole_engines(raw: Mapping[str, Any]) -> dict[str, Any]:
     result = dict(raw)
     engine, fleet, run = (raw.get(name) for name in ("engine", "fleet", "run"))
     dp = engine.get("dp", EngineConfig().dp) if isinstance(engine, Mapping) else EngineConfig().dp
-    if not _count(dp) or dp == 1:
+    if not is_count(dp) or dp == 1:
         return result
-    if fleet is None or isinstance(fleet, Mapping):
-        asked = (fleet or {}).get("instances", FleetConfig().instances)
-        if _count(asked) and asked % dp:
-            result["fleet"] = {**(fleet or {}), "instances": -(-asked // dp) * dp}
+
+    def whole(section: Any, usual: Any) -> Any:
+        asked = section.get("instances", usual) if isinstance(section, Mapping) else None
+        return {**section, "instances": -(-asked // dp) * dp} if is_count(asked) and asked % dp else section
+
+    rounded = whole({} if fleet is None else fleet, FleetConfig().instances)
+    result |= {} if rounded == {} else {"fleet": rounded}
     if isinstance(run, Mapping) and isinstance(run.get("events"), (list, tuple)):
-        result["run"] = {**run, "events": [_whole_event(event, dp) for event in run["events"]]}
+        result["run"] = {**run, "events": [whole(event, None) for event in run["events"]]}
     return result
-
-
-def _whole_event(event: Any, dp: int) -> Any:
-    asked = event.get("instances") if isinstance(event, Mapping) else None
-    return {**event, "instances": -(-asked // dp) * dp} if _count(asked) else event
-
-
-def _count(value: Any) -> TypeIs[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def rounded_note(asked: Scenario, scenario: Scenario, given: Collection[str]) -> tuple[str, ...]:
@@ -125,13 +114,12 @@ def rounded_note(asked: Scenario, scenario: Scenario, given: Collection[str]) ->
 # --- Settings that a scenario's other policies never read: told where somebody gives them, not ignored in silence.
 
 
-def _law(laws: list[str]) -> tuple[Callable[[Scenario], bool], str]:
-    return (lambda s: s.admission.law in laws), f"admission.law {listed(laws)}"
-
-
 # Path -> (whether the scenario reads it, what would).
 _READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
-    **{path: _law(laws) for path, laws in readers().items()},
+    **{
+        path: (lambda s, laws=laws: s.admission.law in laws, f"admission.law {listed(laws)}")
+        for path, laws in readers().items()
+    },
     "engine.gpu_sheet": (
         lambda s: s.engine.gpu_sheet is None or s.engine.gpu == s.engine.gpu_sheet.name,
         "an engine.gpu of the sheet's name",

@@ -4,11 +4,20 @@ from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
-from pydantic_core import PydanticCustomError
 from typing_extensions import TypeIs
 
 from fleetsim.config.admission import AdmissionConfig, BufferConfig
-from fleetsim.config.base import MAX_COUNT, ConfigSection, CountOrZero, Factor, Fraction, Name, PositiveSeconds, Price
+from fleetsim.config.base import (
+    MAX_COUNT,
+    ConfigSection,
+    CountOrZero,
+    Factor,
+    Fraction,
+    Name,
+    PositiveSeconds,
+    Price,
+    wrong,
+)
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.evaluation import EvaluationConfig, period_steps
 from fleetsim.config.pools import FleetConfig, Instances, TrainerConfig
@@ -135,9 +144,7 @@ class EventConfig(ConfigSection):
     def _changes_something(self) -> Self:
         changes = sorted(EventConfig.model_fields.keys() - {"step"})
         if all(getattr(self, name) is None for name in changes):
-            raise PydanticCustomError(
-                "event", "an event must change something", {"remedy": f"give one of {', '.join(changes)}"}
-            )
+            raise wrong("an event must change something", f"give one of {', '.join(changes)}")
         return self
 
 
@@ -210,7 +217,7 @@ def followed(before: Mapping[str, Any], after: Mapping[str, Any], said: Collecti
             continue
         for path in names:
             value = changes.get(path, _at(after, path)) if isinstance(path, str) else None
-            if _whole(value) and not is_given(path, said):
+            if is_count(value) and not is_given(path, said):
                 there = max(value, new) if kind == "at_least_batch" else -(-value * new // (old * group)) * group
                 if there != value:
                     changes[path] = int(there)
@@ -228,7 +235,8 @@ def followed(before: Mapping[str, Any], after: Mapping[str, Any], said: Collecti
     return result
 
 
-def _whole(value: Any) -> TypeIs[int]:
+def is_count(value: Any) -> TypeIs[int]:
+    """Whether a raw value is a whole number above 0."""
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
@@ -245,7 +253,7 @@ def _count(raw: Mapping[str, Any], path: str) -> int | None:
     value = _at(raw, path)
     if value is None:
         return TrainerConfig().batch_samples if path == BATCH else WorkloadConfig().group_size
-    return value if _whole(value) else None
+    return value if is_count(value) else None
 
 
 def _reference(raw: Mapping[str, Any], path: str, more: int) -> float | None:
@@ -262,7 +270,7 @@ def _names_a_value(path: str) -> str:
     problem = unknown_path(tree_of(Sections), path)
     if problem is not None:
         remedy = problem.remedy if problem.rule == "unknown key" else f"name the list as a whole ({problem.rule})"
-        raise PydanticCustomError("assumed", "names no value of a scenario", {"remedy": remedy})
+        raise wrong("names no value of a scenario", remedy)
     return path
 
 

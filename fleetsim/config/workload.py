@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core import CoreSchema
 
 from fleetsim.config.base import (
     MAX_SECONDS,
@@ -28,6 +28,7 @@ from fleetsim.config.base import (
     Name,
     Tokens,
     beside_the_scenario,
+    wrong,
 )
 from fleetsim.config.tree import A_NUMBER
 
@@ -79,15 +80,12 @@ class Lognormal(ConfigSection):
     def _one_pair(self) -> Self:
         given = tuple(name for name in ("mean", "cv", "median", "p99") if getattr(self, name) is not None)
         if given not in (("mean", "cv"), ("median", "p99")):
-            raise PydanticCustomError(
-                "law",
+            raise wrong(
                 "a lognormal takes mean and cv, or median and p99",
-                {"remedy": f"give exactly one of the two pairs (given: {', '.join(given) or 'neither'})"},
+                f"give exactly one of the two pairs (given: {', '.join(given) or 'neither'})",
             )
         if self.median is not None and self.p99 is not None and self.p99 <= self.median:
-            raise PydanticCustomError(
-                "law", "p99 must be above the median", {"remedy": "use kind: constant for a law without spread"}
-            )
+            raise wrong("p99 must be above the median", "use kind: constant for a law without spread")
         return self
 
 
@@ -111,10 +109,9 @@ class Empirical(ConfigSection):
     @model_validator(mode="after")
     def _known_format(self) -> Self:
         if os.path.splitext(self.file)[1].lower() not in EMPIRICAL_SUFFIXES:
-            raise PydanticCustomError(
-                "law",
+            raise wrong(
                 "an empirical file must end in .csv, .jsonl or .parquet",
-                {"remedy": "convert the file, or give it the ending that its content has"},
+                "convert the file, or give it the ending that its content has",
             )
         return self
 
@@ -139,17 +136,14 @@ class Histogram(ConfigSection):
     @model_validator(mode="after")
     def _buckets(self) -> Self:
         if len(self.le) != len(self.count):
-            raise PydanticCustomError(
-                "law",
+            raise wrong(
                 "le and count must have the same length",
-                {"remedy": f"{len(self.le)} bounds and {len(self.count)} counts are given"},
+                f"{len(self.le)} bounds and {len(self.count)} counts are given",
             )
         if any(b <= a for a, b in pairwise(self.le)):
-            raise PydanticCustomError("law", "le must increase", {"remedy": "sort the buckets by their upper bound"})
+            raise wrong("le must increase", "sort the buckets by their upper bound")
         if not sum(self.count) > 0:
-            raise PydanticCustomError(
-                "law", "at least one bucket must hold an observation", {"remedy": "give the counts per bucket"}
-            )
+            raise wrong("at least one bucket must hold an observation", "give the counts per bucket")
         return self
 
 
@@ -178,20 +172,10 @@ class _ShortForms:
         return {"anyOf": [{"type": "number", "minimum": 0}, *laws.get("oneOf", [laws])]}
 
 
-Length = Annotated[
-    ConstantTokens | Lognormal | Gamma | Empirical | Histogram,
-    Field(discriminator="kind"),
-    BeforeValidator(_expand),
-    _ShortForms(),
-]
-Latency = Annotated[
-    ConstantSeconds | Lognormal | Gamma | Empirical | Histogram,
-    Field(discriminator="kind"),
-    BeforeValidator(_expand),
-    _ShortForms(),
-]
 LengthSpec = ConstantTokens | Lognormal | Gamma | Empirical | Histogram
 LatencySpec = ConstantSeconds | Lognormal | Gamma | Empirical | Histogram
+Length = Annotated[LengthSpec, Field(discriminator="kind"), BeforeValidator(_expand), _ShortForms()]
+Latency = Annotated[LatencySpec, Field(discriminator="kind"), BeforeValidator(_expand), _ShortForms()]
 
 
 def longest_length(law: LengthSpec) -> float | None:
@@ -229,7 +213,7 @@ class Uniform(ConfigSection):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.low > self.high:
-            raise PydanticCustomError("law", "low must be at most high", {"remedy": "give them in order"})
+            raise wrong("low must be at most high", "give them in order")
         return self
 
 
@@ -246,7 +230,7 @@ def _turn_law(given: Any) -> Any:
             found = dict(zip(keys[-1:] if name == "uniform" and len(numbers) == 1 else keys, numbers, strict=False))
             return {"kind": name} | {key: float(n) if "." in n else int(n) for key, n in found.items()}
         rule = "must be a whole number or a law: geometric:MEAN, geometric:MEAN:MOST, uniform:LOW:HIGH"
-        raise PydanticCustomError("law", rule, {"remedy": "for example 10, or geometric:3"})
+        raise wrong(rule, "for example 10, or geometric:3")
     return given if isinstance(given, (int, float)) else _expand(given)
 
 

@@ -31,7 +31,7 @@ _OWN_AGENT = "online_agent._OnlineAgent"
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from AReaL's keys."""
     draft.mode, draft.preset = "asynchronous", "areal"
-    common.model(draft, "actor.path", remedy="-- actor.path=Qwen/Qwen2.5-7B, or --set engine.model=Qwen/Qwen2.5-7B")
+    put_rows(draft, "model")
     batch, n = _batch(draft)
     _lengths(draft)
     engine = _parallelism(draft)

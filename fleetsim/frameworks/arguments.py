@@ -40,7 +40,7 @@ def add_arguments(settings: RunSettings, words: Sequence[tuple[str, bool]], wher
         flag, pair = _FLAG.fullmatch(text), _PAIR.fullmatch(text)
         if flag:
             values: list[tuple[str, bool]] = [] if flag[2] is None else [(flag[2], known)]
-            while flag[2] is None and i < len(words) and not _starts_something(words[i][0]):
+            while flag[2] is None and i < len(words) and not starts_something(words[i][0]):
                 if words[i] != ("", False) or not values:  # `--n 8 $MORE`: what is not known there may be more flags
                     values.append(words[i])
                 i += 1
@@ -147,7 +147,8 @@ def _base(text: str) -> str:
     return text.rsplit("/", 1)[-1]
 
 
-def _starts_something(text: str) -> bool:
+def starts_something(text: str) -> bool:
+    """Whether a word begins a setting, or something else than a value."""
     return (text.startswith("-") and not _NUMBER.match(text)) or bool(_PAIR.fullmatch(text)) or text in ("&&", "|", "@")
 
 

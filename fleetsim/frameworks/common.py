@@ -182,23 +182,6 @@ def engine_name(draft: Draft, read: Read[str], known: Mapping[str, str]) -> None
         draft.note(str(read), "no rollout engine that is simulated: vLLM's scheduler stands in")
 
 
-# How a framework starts vLLM: where the trainer waits for the batch, and where generation goes on beside it. Each is
-# read in the framework's code (frameworks/*.py name the places); a framework that is not here starts an API server.
-STARTED_BY = {
-    "ms-swift": ("llm", "llm"),
-    "nemo-rl": ("llm", "async_engine"),
-    "open-instruct": ("async_engine", "async_engine"),
-    "openrlhf": ("async_engine", "async_engine"),
-    "rlinf": ("async_engine", "async_engine"),
-    "roll": ("async_engine", "async_engine"),
-}
-
-
-def entry_point_of(framework: str | None, *, asynchronous: bool) -> str:
-    """How a framework's engines are started where its configuration does not say."""
-    return STARTED_BY.get(framework or "", ("api_server", "api_server"))[asynchronous]
-
-
 def entry_point(draft: Draft, point: str, why: str) -> None:
     """How the framework starts vLLM: limits that no setting gives are those of this start."""
     if draft.values.get("engine.name", "vllm") == "vllm":

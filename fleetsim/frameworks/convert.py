@@ -4,31 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 from msgspec import Struct
 
 from fleetsim import units
-from fleetsim.config.load import parse_override, scenario_from_mapping, with_overrides
+from fleetsim.config.load import parsed_overrides, scenario_from_mapping, with_overrides
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import did_you_mean, put
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError, Problem
-from fleetsim.frameworks import (
-    areal,
-    ms_swift,
-    nemo_rl,
-    open_instruct,
-    openrlhf,
-    prime_rl,
-    rlinf,
-    roll,
-    skyrl,
-    slime,
-    tinker,
-    trl,
-    verl,
-)
 from fleetsim.frameworks.common import TrainerSpeed
 from fleetsim.frameworks.detection import expect, hidden, other_job, unlike
 from fleetsim.frameworks.draft import Assumed, Draft, NotModelled, Taken
@@ -45,12 +31,9 @@ _ASSUMED = "nobody measured these; take a path out when its value below is yours
 
 _BEHIND = "Behind each value stands the setting that it came from."
 _DECIDES = "What is assumed decides the answer as much as what is known: put in what your own logs say."
-_READERS = (
-    verl, roll, openrlhf, open_instruct, trl, areal, nemo_rl, slime, skyrl, prime_rl, ms_swift, rlinf, tinker,
-)  # fmt: skip
-# Name on the command line -> what fills a draft from its settings.
+# Name on the command line -> what fills a draft from its settings: `build` of the file that is called so.
 READERS: Mapping[str, Callable[[Draft, TrainerSpeed | None], None]] = {
-    reader.__name__.rpartition(".")[2].replace("_", "-"): reader.build for reader in _READERS
+    name: import_module(f"fleetsim.frameworks.{name.replace('-', '_')}").build for name in FRAMEWORKS
 }
 # Names of those whose configurations another framework's reader reads: verifiers trains by prime-rl.
 _ALIASES = {"verifiers": "prime-rl", "swift": "ms-swift", "tinker-cookbook": "tinker"}
@@ -104,13 +87,8 @@ def scenario_from(
     framework = framework_name(framework)
     known = FRAMEWORKS[framework]
     expect(settings, framework)
-    given: dict[str, Any] = {}
-    problems: list[Problem] = []
-    for text in sets:
-        try:
-            given.update([parse_override(text)])
-        except InputError as error:
-            problems += error.problems
+    changes, problems = parsed_overrides(sets)
+    given = dict(changes)
     draft = Draft(framework, settings, given)
     READERS[framework](draft, speed)
     draft.leave_out(known.left_out)

@@ -22,17 +22,13 @@ def marks(settings: RunSettings) -> dict[str, int]:
 
 def expect(settings: RunSettings, framework: str) -> None:
     """Raises InputError for settings that are plainly another framework's, or no training with a rollout."""
-    other = _mixed_up(settings, framework) or _no_rollout(settings, framework)
+    other, known = _mixed_up(settings, framework), FRAMEWORKS[framework]
+    for what, (with_, without, why) in known.told["instead"].items() if other is None else ():
+        if settings.has(*with_.split(", ")) and not settings.has(*without.split(", ")):
+            raise InputError([Problem("CONFIG", what, why, _REMEDY)])
+    other = other or (None if settings.has(*known.marks) else other_job(settings))
     if other is not None:
         raise InputError([other])
-
-
-def _no_rollout(settings: RunSettings, framework: str) -> Problem | None:
-    """What a file is that could be read, but has no section or key of training with a rollout."""
-    for what, (with_, without, why) in FRAMEWORKS[framework].told["instead"].items():
-        if settings.has(*with_.split(", ")) and not settings.has(*without.split(", ")):
-            return Problem("CONFIG", what, why, _REMEDY)
-    return None if settings.has(*FRAMEWORKS[framework].marks) else other_job(settings)
 
 
 def unlike(settings: RunSettings, framework: str) -> Problem | None:

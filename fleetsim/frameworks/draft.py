@@ -174,7 +174,9 @@ class Draft(Struct):
         )
         if reads and len(defaults) == len(reads):
             note = f"{self.framework}'s default ({shown})" + (f": {why}" if why else "")
-            self.assumed.append(Assumed(path, value, note, f"-- {_example(reads[0])}"))
+            first = reads[0]
+            example = f"{first.key}{'=' if '.' in first.key else ' '}{one_line(first.value)}"
+            self.assumed.append(Assumed(path, value, note, f"-- {example}"))
         else:
             settings = tuple(f"{r} (default)" if not r.given else str(r) for r in reads)
             self.taken.append(Taken(path, value, settings, why))
@@ -301,7 +303,3 @@ def _number(value: object, most: float) -> float | None:
 def _flag(value: object) -> bool | None:
     text = str(value).strip().lower()[:20]
     return text in _TRUE if text in _TRUE or text in _FALSE else None
-
-
-def _example(read: Read[Any]) -> str:
-    return f"{read.key}={one_line(read.value)}" if "." in read.key else f"{read.key} {one_line(read.value)}"

@@ -220,18 +220,13 @@ def _switch(key: str, value: Any) -> str:
     return "" if value is False else f"--{key}" if value is True else _flag(key, value)
 
 
-def _dashed(key: str, value: Any) -> str:
-    """`--a-key value`."""
-    return _switch(key.replace("_", "-"), value)
-
-
 # Form -> a setting as a word of a command line; nothing for a switch that is off.
 WORDS: Mapping[str, Callable[[str, Any], str]] = {
     "yaml": _override,
     "toml": _flag,
     "overrides": _override,
     "flags": _switch,
-    "dashes": _dashed,
+    "dashes": lambda key, value: _switch(key.replace("_", "-"), value),
     "values": _flag,
 }
 

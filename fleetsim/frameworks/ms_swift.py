@@ -11,7 +11,7 @@ from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, on_nodes, one_of, switched, times, writes
 from fleetsim.frameworks.sides import adapter
-from fleetsim.frameworks.tables import put_rows
+from fleetsim.frameworks.tables import FRAMEWORKS, put_rows
 from fleetsim.frameworks.trl import engine_mode, put_samples, put_server
 
 # The server's own command, and the section of a file for Ray, say the same under these.
@@ -19,12 +19,6 @@ _SERVED, _RAY = "vllm_serve.", "rollout."
 # swift/trainers/arguments.py: a step has at least so many samples where nothing says how many.
 _LEAST = 16
 _MEGATRON = "trainer.recipe.backend"
-_OTHERS = {
-    **dict.fromkeys(("dpo", "kto", "cpo", "orpo", "simpo"), "preference optimization: no rollout to plan"),
-    "rm": "a reward model's training: no rollout to plan",
-    "ppo": "its critic and its step are not modelled",
-    "gkd": "distillation: its step is not modelled",
-}
 
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
@@ -32,12 +26,13 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     megatron = draft.settings.runs("megatron") or draft.settings.has("global_batch_size", "micro_batch_size")
     kind = draft.text("rlhf_type", default="")
     if kind.value != "grpo":
-        what = _OTHERS.get(kind.value, "fine-tuning, inference or a server: no rollout to plan")
+        others = FRAMEWORKS["ms-swift"].told["kind"]
+        (what,) = others.get(kind.value, ["fine-tuning, inference or a server: no rollout to plan"])
         draft.refuse("rlhf_type", kind.value or None, what, "give a training with rlhf_type grpo")
         if len(draft.settings.found) > 1:
             return
     draft.preset = "trl-grpo"
-    common.model(draft, "model", f"{_SERVED}model", remedy="-- --model Qwen/Qwen2.5-7B")
+    put_rows(draft, "model")
     n = draft.take("workload.group_size", draft.count("num_generations", default=8))
     # args_mixin.py, completion_length_limit_scope: the cap is one turn's unless it is told to be the whole's
     answer = draft.count("max_completion_length", "response_length", "max_new_tokens", default=512)

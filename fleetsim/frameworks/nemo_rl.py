@@ -15,7 +15,7 @@ from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft, ServedModel
 from fleetsim.frameworks.reading import NODE_GPUS, Read, nodes_of, on_nodes, one_of, parts_of, switched, times, writes
 from fleetsim.frameworks.sides import vllm_drafts
-from fleetsim.frameworks.tables import put_rows
+from fleetsim.frameworks.tables import entry_point_of, put_rows
 
 SAMPLERS = ("in_order", "ready_first", "weight_fifo", "windowed")
 GENERATION = "policy.generation"
@@ -32,7 +32,7 @@ _TEACHERS = "on_policy_distillation"
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from NeMo-RL's keys."""
     based = bool(draft.settings.parents)
-    common.model(draft, "policy.model_name", remedy="-- policy.model_name=Qwen/Qwen2.5-7B")
+    put_rows(draft, "model")
     prompts = _counted(draft, "grpo.num_prompts_per_step", 32, based)
     n = _counted(draft, "grpo.num_generations_per_prompt", 16, based)
     draft.take("workload.group_size", n)
@@ -136,7 +136,7 @@ def _limits(draft: Draft) -> None:
     training = draft.flag("grpo.async_grpo.enabled", default=False).value or draft.settings.has("async_rl")
     beside = engine.value or training
     started = "AsyncLLM.from_engine_args" if beside else "vllm.LLM"
-    common.entry_point(draft, common.entry_point_of("nemo-rl", asynchronous=beside), started)
+    common.entry_point(draft, entry_point_of("nemo-rl", asynchronous=beside), started)
     put_rows(draft, "limits")
     trained = draft.flag("policy.draft.enabled", default=False)
     vllm_drafts(draft, f"{GENERATION}.vllm_kwargs.speculative_config.", trained)

@@ -15,8 +15,7 @@ from fleetsim.frameworks.tables import put_rows
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from open-instruct's flags."""
     draft.mode, draft.preset = "asynchronous", "open-instruct"
-    remedy = "-- --model_name_or_path allenai/Olmo-3-7B-Think, or --set engine.model=..."
-    common.model(draft, "model_name_or_path", remedy=remedy)
+    put_rows(draft, "model")
     prompts = draft.count("num_unique_prompts_rollout", default=16)
     n = draft.count("num_samples_per_prompt_rollout", "number_samples_per_prompt", default=4)
     draft.take("workload.group_size", n)

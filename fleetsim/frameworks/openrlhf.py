@@ -19,8 +19,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     partial = draft.flag("train.partial_rollout_enable", "partial_rollout", default=False)
     draft.mode = "asynchronous" if is_async.value else "hybrid" if together.value else "synchronous"
     draft.preset = f"openrlhf-async{'-partial' * partial.value}" if is_async.value else "openrlhf-hybrid"
-    remedy = "-- --actor.model_name_or_path Qwen/Qwen2.5-7B, or --set engine.model=Qwen/Qwen2.5-7B"
-    common.model(draft, "actor.model_name_or_path", "pretrain", remedy=remedy)
+    put_rows(draft, "model")
     n = draft.count("rollout.n_samples_per_prompt", "n_samples_per_prompt", default=1)
     draft.take("workload.group_size", n)
     batch = draft.count("rollout.batch_size", "rollout_batch_size", default=1024)

@@ -28,9 +28,7 @@ _OFFLOAD, _FLIGHT = "optim_cpu_offload", "orchestrator.concurrency"
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from prime-rl's keys."""
     draft.mode, draft.preset = "asynchronous", "prime-rl"
-    names = [f"{section}model.name" for section in ("", "orchestrator.", "trainer.")]
-    names += ["inference.vllm.model", "inference.model.name", "model"]
-    common.model(draft, *names, remedy="-- --model.name Qwen/Qwen3-8B, or --set engine.model=Qwen/Qwen3-8B")
+    put_rows(draft, "model")
     keys = ("orchestrator.group_size", "orchestrator.rollouts_per_example", "rollouts_per_example")
     group = draft.count(*keys, default=1)
     sources = _sources(draft, group)

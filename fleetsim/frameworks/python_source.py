@@ -151,7 +151,9 @@ def _first(file: IO[str]) -> Mapping[str, Any] | None:
             found = _mapping("\n".join(lines))
             if found is not None:
                 return found
-        if size > _MOST_BYTES or (lines and not _goes_on(text)):
+        # A line of a mapping is indented, or the rest of one that another process broke in two.
+        goes_on = not text.strip() or text[0] in " ,:}]'\"{-TFN" or text[0].isdigit()
+        if size > _MOST_BYTES or not goes_on:
             lines = []
     return None
 
@@ -162,11 +164,6 @@ def _parts(line: str) -> tuple[str, str]:
     found = _PROCESS.match(line)
     process, text = ("", line) if found is None else (found[0], line[found.end() :])
     return process, _PROCESS.split(text, maxsplit=1)[0]
-
-
-def _goes_on(text: str) -> bool:
-    """Whether a line may be one of a mapping: indented, or the rest of one that another process broke in two."""
-    return not text.strip() or text[0] in " ,:}]'\"{-TFN" or text[0].isdigit()
 
 
 def _mapping(text: str) -> Mapping[str, Any] | None:

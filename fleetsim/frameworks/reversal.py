@@ -18,15 +18,16 @@ from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.pools import RecipeConfig
 from fleetsim.config.scenario import Scenario, reader_of
 from fleetsim.config.tree import field_at, is_given
-from fleetsim.config.workload import ConstantTokens, Histogram
+from fleetsim.config.workload import ConstantTokens, LengthSpec, longest_length
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.common import OUTPUT_CAP, PROMPT_OF_CAP, cap_of_prompts
 from fleetsim.frameworks.convert import READERS, nested
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Link, one_line
 from fleetsim.frameworks.roles import TURN_CAP
+from fleetsim.frameworks.scenario_text import POLICIES
 from fleetsim.frameworks.settings import RunSettings, normal, settings_of
-from fleetsim.frameworks.tables import FRAMEWORKS, Mode
+from fleetsim.frameworks.tables import FACTS, FRAMEWORKS, Mode
 
 # Each pass sets everything that can be set; more than a few are needed where one setting decides what another means.
 _PASSES = 12
@@ -43,22 +44,6 @@ _Reader = Callable[[Mapping[str, Any]], Draft]  # settings -> what the framework
 Limits = Callable[[Scenario], Mapping[str, Any]]
 # Stands for: the scenario says nothing here.
 NOTHING: Any = object()
-SECTIONS = ("workload", "stations", "engine", "fleet", "trainer", "sync", "admission", "buffer")
-# Facts about the data, the hardware and the measured system: the plan rests on them, and no framework is told them.
-_FACTS = (
-    "workload.prompt_tokens", "workload.output_tokens", "workload.group_correlation", "workload.shared_prefix_tokens",
-    "workload.turns.tool_latency_s", "workload.turns.tool_tokens", "workload.reward", "workload.filter",
-    "workload.length_drift_per_step",
-    "engine.kind", "engine.gpu", "engine.gpu_sheet", "engine.entry_point", "engine.nic_gb_s", "engine.profile",
-    "engine.instance_tok_s", "engine.kv_blocks", "engine.slowdown", "engine.speculation.acceptance",
-    "engine.speculation.acceptance_length", "engine.speculation.curve", "engine.speculation.decay_per_version",
-    "engine.speculation.redrafted_every", "engine.speculation.draft_s",
-    "engine.disaggregation.link_gb_s", "engine.disaggregation.latency_s",
-    "fleet.switch_s", "fleet.speed_factors", "fleet.straggler_share", "fleet.straggler_slowdown", "fleet.failures",
-    "trainer.fixed_s", "trainer.per_token_s", "trainer.phases", "trainer.checkpoint.stall_s", "trainer.scaling",
-    "trainer.recipe.framework", "trainer.recipe.gpu", "trainer.recipe.model",
-    "sync.publish_s", "sync.pause_s", "sync.trainer_block_s", "sync.link",
-)  # fmt: skip
 
 
 class Wanted:
@@ -95,22 +80,19 @@ class Wanted:
 def is_fact(path: str) -> bool:
     """Whether a value is a fact that no framework is told."""
     of_station = path.startswith("stations.") and not path.endswith(".workers")
-    return of_station or (is_given(path, _FACTS) and path != OUTPUT_CAP)
+    return of_station or (is_given(path, FACTS) and path != OUTPUT_CAP)
 
 
 def policies_of(scenario: Scenario) -> Iterator[str]:
     """Dotted paths of everything that a configuration could decide."""
-    for section in SECTIONS:
+    for section in POLICIES:
         yield from (path for path in _below(section, getattr(scenario, section)) if not is_fact(path))
 
 
-def longest(law: Any) -> int | None:
+def longest(law: LengthSpec) -> int | None:
     """Tokens of the longest value of a law; None where it has no end."""
-    if isinstance(law, ConstantTokens):
-        return int(law.value)
-    if law.max is not None:
-        return round(float(law.max))
-    return round(law.le[-1]) if isinstance(law, Histogram) else None
+    most = longest_length(law)
+    return None if most is None else round(most)
 
 
 def _prompt(law: Any) -> int:
@@ -297,7 +279,7 @@ def _asked(link: Link, wanted: Wanted) -> Mapping[str, Any]:
 def _compared(draft: Draft, wanted: Wanted) -> tuple[tuple[LeftOut, ...], tuple[Problem, ...]]:
     """What differs between the scenario and what the settings come to; or why these make no scenario."""
     target = wanted.scenario
-    raw = {k: v for k, v in target.model_dump(exclude_none=True).items() if k in SECTIONS}
+    raw = {k: v for k, v in target.model_dump(exclude_none=True).items() if k in POLICIES}
     facts = {p: v for p, v in _leaves(raw) if is_fact(p) and p != _ENTRY_POINT}
     values = {p: v for p, v in draft.values.items() if p == _ENTRY_POINT or not (is_fact(p) or p == OUTPUT_CAP)}
     for section, key in (("engine.speculation.", "method"), ("engine.disaggregation.", "prefill")):

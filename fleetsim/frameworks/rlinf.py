@@ -27,7 +27,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         rule = "fine-tuning: no rollout to plan" if kind.value == "sft" else other
         draft.refuse(kind.key, kind.value, rule, "give a configuration of task_type reasoning")
         return
-    common.model(draft, "rollout.model.model_path", remedy="-- rollout.model.model_path=Qwen/Qwen2.5-7B")
+    put_rows(draft, "model")
     prompts = draft.needed_count("data.rollout_batch_size", remedy="-- data.rollout_batch_size=512")
     n = draft.take("workload.group_size", draft.count("algorithm.group_size", default=1))
     draft.product("trainer.batch_samples", prompts, n, why="prompts x responses")

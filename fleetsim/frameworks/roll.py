@@ -39,7 +39,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     ratio = draft.number("async_generation_ratio", default=0.0, most=1e6)
     draft.mode = f"{'agentic' if agentic else 'rlvr'} pipeline, {'asynchronous' if ratio.value else 'synchronous'}"
     draft.preset = "roll-agentic" if agentic else f"roll-rlvr-{'async' if ratio.value else 'sync'}"
-    common.model(draft, "pretrain", "actor_train.model_args.model_name_or_path", remedy="-- pretrain=Qwen/Qwen2.5-7B")
+    put_rows(draft, "model")
     group = _batch(draft, agentic)
     _lengths(draft, _turns(draft) if agentic else None, agentic)
     _gpus(draft)
@@ -125,11 +125,11 @@ def _roles(draft: Draft, reference: bool) -> None:
     trained = settings.get("actor_train.device_mapping")
     estimator = draft.text("adv_estimator", default="gae")
     on = {estimator.key: "gae", "critic.device_mapping": trained[1] if trained else "list(range(0,1))"}
-    own = len((_listed(draft, "critic") or set()) - held)
+    own = len(_listed(draft, "critic") - held)
     made = estimator.value == "gae" and settings.has("critic")
     roles.critic(draft, estimator, made, one_of({True: on, False: {estimator.key: "grpo"}}), own)
     lora = draft.maybe_text("actor_train.model_args.lora_target")
-    apart = len((_listed(draft, "reference") or set()) - (_listed(draft, "actor_train") or set()))
+    apart = len(_listed(draft, "reference") - _listed(draft, "actor_train"))
     if reference and apart and lora is None:  # of adapters, the actor without them is the reference
         roles.passed(draft, "reference.device_mapping", apart)
     for section in ("teacher", "rewards", "reward", "reward_model"):
@@ -291,13 +291,13 @@ def _from(key: str, start: int) -> Back:
 
 def _held(draft: Draft) -> set[int]:
     """The GPUs that train or generate."""
-    return (_listed(draft, "actor_train") or set()) | (_listed(draft, "actor_infer") or set())
+    return _listed(draft, "actor_train") | _listed(draft, "actor_infer")
 
 
-def _listed(draft: Draft, role: str) -> set[int] | None:
+def _listed(draft: Draft, role: str) -> set[int]:
     """The GPUs of a role that may have none."""
     found = draft.settings.get(f"{role}.device_mapping")
-    return None if found is None else gpu_list(found[1])
+    return (found and gpu_list(found[1])) or set()
 
 
 def _devices(draft: Draft, role: str) -> set[int] | None:

@@ -12,19 +12,9 @@ from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.config.yaml_text import to_yaml
 from fleetsim.frameworks.reading import one_line
 
-SECTIONS = (
-    "workload",
-    "stations",
-    "engine",
-    "fleet",
-    "trainer",
-    "sync",
-    "admission",
-    "buffer",
-    "targets",
-    "cost",
-    "run",
-)
+# Those that a configuration can decide, and the others.
+POLICIES = ("workload", "stations", "engine", "fleet", "trainer", "sync", "admission", "buffer")
+SECTIONS = (*POLICIES, "targets", "cost", "run")
 _COMMENT_COLUMN = 40
 
 

@@ -10,11 +10,13 @@ follows from the script's own `#SBATCH` lines.
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from posixpath import basename
+from posixpath import basename, normpath
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -22,7 +24,7 @@ from msgspec import Struct, field
 from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError
 from fleetsim.frameworks.arguments import entry_of, of_slurm, with_processes
-from fleetsim.frameworks.shell_branches import Branching, Run, shown
+from fleetsim.frameworks.shell_branches import INPUT, OUTPUT, Branching, shown
 from fleetsim.frameworks.shell_tests import asks_for_npu, holds, printed
 from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Value, Words, is_known
 from fleetsim.frameworks.shell_words import source_of, tree_of
@@ -37,6 +39,7 @@ _LARGEST_FILE = 2**20
 _MOST_ABOVE = 6
 _SHORTEST_SCRIPT = 20
 _OR_NOTHING = re.compile(r"\"?\$\{(\w+):?-\}\"?")
+_HIDES = re.compile(r"[1&]?>")  # takes what is printed
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[.*?\])?(\+?)=(.*)", re.DOTALL)
 _ELEMENT = re.compile(r"\[([^]]+)\]=(.*)", re.DOTALL)
@@ -53,13 +56,15 @@ class Script(Struct):
     remarks: list[str] = field(default_factory=list)
 
 
-def expanded(text: str, folder: Path | None = None) -> Script:
+def expanded(text: str, folder: Path | None = None, name: str = "") -> Script:
     """The commands of a script with their variables filled in. Any text gives some.
 
-    folder: where the files that it sources are looked for; None reads none.
+    folder: where the files that it sources are looked for; None reads none. name: of the script's own file there.
     """
     shell = _Shell(folder)
     shell.values.update(of_slurm(text))
+    if name and folder is not None:
+        shell.values |= {"0": os.path.abspath(folder / name), "BASH_SOURCE": (os.path.abspath(folder / name),)}
     try:
         shell.run_text(text)
         if not any(entry_of(shown(words)) for words, _ in shell.commands):
@@ -67,6 +72,17 @@ def expanded(text: str, folder: Path | None = None) -> Script:
     except RecursionError:
         shell.say(shell.not_understood, "the rest of the script: it is nested too deeply")
     return Script([(shown(words), line) for words, line in shell.commands], shell.not_understood, shell.remarks)
+
+
+def places(folder: Path, *names: str) -> Iterator[Path]:
+    """Files of these names beside a file, then in the folders above: repositories start theirs from their root."""
+    for root in (folder, *folder.parents[:_MOST_ABOVE]):
+        for name in names:
+            try:
+                if (root / name).is_file():
+                    yield root / name
+            except (OSError, ValueError):
+                continue
 
 
 class _Shell(Branching):
@@ -81,7 +97,7 @@ class _Shell(Branching):
         self.folder = folder
         self.functions: dict[str, Node] = {}
         self.deep = 0
-        self.exported: set[str] = set()
+        self.exported = {OUTPUT}
         self.locals: list[dict[str, Value]] = []
 
     def run_text(self, text: str) -> bool | None:
@@ -109,38 +125,9 @@ class _Shell(Branching):
         return getattr(self, f"_run_{node.type}", self._unparsed)(node)
 
     def substituted(self, node: Node) -> str:
-        """What `$(command)` becomes; UNKNOWN for one whose answer does not follow from its words."""
-        inner = node.named_children
-        answer, _ = self._told(inner[0]) if len(inner) == 1 else (None, None)
-        if answer is not None:
-            return answer
-        if len(inner) == 1 and inner[0].type == "list":
-            # "$(cd "$(dirname "$0")/.." && pwd)" is a way from a folder that is not known
-            goes, then = (self.words(_leaves(child)) for child in (inner[0].children[0], inner[0].children[-1]))
-            if goes[:1] == ["cd"] and then[:1] == ["pwd"] and goes[-1].startswith(UNKNOWN):
-                return goes[-1]
-        self._unnoted(partial(self.sequence, node.children))
-        return super().substituted(node)
-
-    def _told(self, node: Node) -> tuple[str | None, bool | None]:
-        """What a command prints, and its status; None where that is not known."""
-        if node.type == "redirected_statement" and (body := node.child_by_field_name("body")) is not None:
-            return self._told(body)
-        if node.type == "command":
-            words = self.words(node.children)
-            if asks_for_npu(words):
-                self.say(self.remarks, f"{' '.join(words)[:60]}: no NPU is presumed")
-                return "", False
-            answer = printed([word for word in words if word != "--"])
-            return answer, None if answer is None else True
-        if node.type != "list" or len(node.children) != 3:
-            return None, None
-        first, sign, second = node.children
-        told, status = self._told(first)
-        if told is None or status is None or status != (source_of(sign) == "&&"):
-            return told, status
-        more, status = self._told(second)
-        return None if more is None else "\n".join(filter(None, (told, more))), status
+        """What `$(command)` becomes: what is printed there; UNKNOWN where that does not follow from the words."""
+        text = self.printed(partial(self.sequence, node.children))
+        return text.rstrip("\n") if isinstance(text, str) else super().substituted(node)
 
     def _unparsed(self, node: Node) -> bool | None:
         """What the parser makes nothing of: its words as one command, and its statements."""
@@ -185,6 +172,8 @@ class _Shell(Branching):
                 return rest[0] == "0" if rest and is_known(rest[0]) else None if rest else True
             case "false":
                 return False
+            case "cd" if OUTPUT in self.values:
+                self.values["PWD"] = normpath(next((word for word in rest if word != "--"), UNKNOWN))
             case "test":
                 return holds(self, rest)
             case "set" if rest and (rest[0] == "--" or rest[0][:1] not in ("-", "+")):
@@ -208,11 +197,19 @@ class _Shell(Branching):
                 status = self._call(rest)
                 self.ends = "exit" if name == "exec" else self.ends
                 return status
+        if "/" in name and name.endswith(".sh"):
+            return self._another(*words)
         if name in self.functions and len(self.locals) < _DEEPEST:
             # What the script is given is handed on: main "$@"
             return self._function(self.functions[name], UNSET if self.presumed and not rest else tuple(rest))
         self._keep(words)
-        return True if name in _SUCCEEDS else False if asks_for_npu(words) else None
+        if asks_for_npu(words):
+            self.say(self.remarks, f"{' '.join(words)[:60]}: no NPU is presumed")
+            return False
+        told = (self.values.get(name) for name in ("PWD", INPUT))
+        text = printed([word for word in words if word != "--"], *told)
+        self.prints(text and f"{text}\n")
+        return True if name in _SUCCEEDS or (OUTPUT in self.values and text is not None) else None
 
     def _keep(self, words: list[str]) -> None:
         """Note a command, and those of a script in one of its words: `srun bash -c "python ..."`."""
@@ -220,40 +217,41 @@ class _Shell(Branching):
             self.commands.append((with_processes(words, self.values), self.line))
         for word in words:
             if len(word) > _SHORTEST_SCRIPT and "python" in word and re.search(r"\s", word):
-                self._unnoted(partial(self.run_text, word))
-
-    def _unnoted(self, run: Run) -> None:
-        """Note the commands of something that runs apart, and nothing else of it."""
-        notes = list(self.not_understood), list(self.remarks)
-        self.apart(run)
-        self.not_understood, self.remarks = notes
+                notes = list(self.not_understood), list(self.remarks)
+                self.apart(partial(self.run_text, word))
+                self.not_understood, self.remarks = notes
 
     def _another(self, file: str, *arguments: str) -> bool | None:
         """A script that this one starts: it has what is exported, and functions of its own."""
-        functions, values, presumed = self.functions, self.values, self.presumed and not arguments
-        given = {"@": UNSET if presumed else arguments}
-        self.functions = {}
-        self.values = {name: value for name, value in values.items() if name in self.exported} | given
-        status = self.apart(partial(self._run_file, file, ""))
-        self.functions, self.values = functions, values
+        functions, given = self.functions, UNSET if self.presumed and not arguments else arguments
+
+        def run() -> bool | None:
+            self.functions = {}
+            self.values = {name: value for name, value in self.values.items() if name in self.exported} | {"@": given}
+            return self._run_file(file, "")
+
+        status = self.apart(run)
+        self.functions = functions
         return status
 
     def _run_file(self, file: str, how: str) -> bool | None:
         """A script in another file, beside this one or above it: repositories start theirs from their root."""
-        # A folder that is not known is taken for the script's own, which `$(dirname "$0")` asks for.
-        outer, path = self.folder, file.lstrip(UNKNOWN).lstrip("/")
-        places = [folder / path for folder in (outer, *outer.parents[:_MOST_ABOVE])] if outer is not None else []
+        # A folder that is not known is taken for the script's own.
+        outer, path, sources = self.folder, file.lstrip(UNKNOWN), self.values.get("BASH_SOURCE", UNSET)
+        found = places(outer, path, path.lstrip("/")) if outer is not None and is_known(path) else iter(())
+        place = next(found, None)
         try:
-            place = next((place for place in places if is_known(path) and place.is_file()), None)
             text = None if place is None else read_text(place, "SCRIPT", _LARGEST_FILE)
-        except (OSError, ValueError, InputError):
+        except (OSError, InputError):
             text = None
         if place is None or text is None:
             self.say(self.not_understood if how else self.remarks, f"{how}{shown([file])[0][0]}: not read")
             return None
         self.folder = place.parent
+        self.values["BASH_SOURCE"] = (str(place), *(sources if isinstance(sources, tuple) else ()))
+        self.values |= {} if how else {"0": str(place)}
         status = self.run_text(text)
-        self.folder = outer
+        self.folder, self.values["BASH_SOURCE"] = outer, sources
         return status
 
     def _function(self, body: Node, arguments: Value) -> bool | None:
@@ -274,11 +272,14 @@ class _Shell(Branching):
         return True
 
     def _run_redirected_statement(self, node: Node) -> bool | None:
-        body = node.child_by_field_name("body")
+        body, before = node.child_by_field_name("body"), self.values.get(OUTPUT)
         status = self.run(body) if body is not None else True
+        if before is not None and len(node.children) > 1 and _HIDES.match(source_of(node.children[1])):
+            self.values[OUTPUT] = before
         for redirect in node.children:
             if redirect.type == "heredoc_redirect":
-                status = self._with_heredoc(redirect, status, [] if body is None else self.words(_leaves(body)))
+                command = body.children if body is not None and body.type == "command" else []
+                status = self._with_heredoc(redirect, status, self.words(command))
         return status
 
     def _with_heredoc(self, node: Node, status: bool | None, command: list[str]) -> bool | None:
@@ -369,9 +370,3 @@ class _Shell(Branching):
     def _run_unset_command(self, node: Node) -> bool | None:
         self.values |= dict.fromkeys(self.words(node.named_children))
         return True
-
-
-def _leaves(node: Node) -> list[Node]:
-    """The words of a simple command, without where its output goes."""
-    body = node.child_by_field_name("body") or node
-    return body.children if body.type == "command" else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from itertools import zip_longest
 from typing import TYPE_CHECKING
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Run = Callable[[], bool | None]  # does something, and says whether that succeeded; None: not known
 State = dict[str, Value]
 _MOST_STEPS = 20_000
+OUTPUT, INPUT = ">", "<"  # variables: what is printed so far, where that is asked for, and what a command may read
 
 
 def shown(words: Sequence[str]) -> Words:
@@ -68,11 +69,27 @@ class Branching(WordReader):
         return status
 
     def apart(self, run: Run) -> bool | None:
-        """Something in a shell of its own: its variables go with it."""
+        """Something in a shell of its own: its variables go with it, but for what it prints."""
         before, left, self.left = dict(self.values), self.left, {}
         status = run()
+        before |= {OUTPUT: self.values[OUTPUT]} if OUTPUT in before else {}
         self.values, self.left, self.ends = before, left, ""
         return status
+
+    def printed(self, run: Run, given: Value = None) -> Value:
+        """What something in a shell of its own prints; None where that is not known. given: what it reads."""
+        outer = {name: self.values.pop(name) for name in (OUTPUT, INPUT) if name in self.values}
+        self.values |= {OUTPUT: "", INPUT: given}
+        self.apart(run)
+        told = self.values.pop(OUTPUT)
+        self.values |= outer
+        return told
+
+    def prints(self, text: Value) -> None:
+        """Note what is printed, where that is asked for. None: it is not known."""
+        before = self.values.get(OUTPUT)
+        if isinstance(before, str):
+            self.assign(OUTPUT, before + text if isinstance(text, str) else None)
 
     def join(self, end: str) -> None:
         """Where `break`, `continue` or `return` leads to: on with what is known on every way there."""
@@ -96,8 +113,10 @@ class Branching(WordReader):
         return self.apart(partial(self.sequence, node.children))
 
     def _run_pipeline(self, node: Node) -> bool | None:
+        text: Value = None
         for child in node.named_children:
-            self.apart(partial(self.run, child))
+            text = self.printed(partial(self.run, child), text)
+        self.prints(text)
         return None
 
     def _run_compound_statement(self, node: Node) -> bool | None:
@@ -144,14 +163,14 @@ class Branching(WordReader):
         return self._if(first, then, lambda: False) if both else self._if(first, lambda: True, then)
 
     def _run_if_statement(self, node: Node) -> bool | None:
-        return self._clause(list(_clauses(node)))
+        return self._clause(node, [child for child in node.children if child.type in ("elif_clause", "else_clause")])
 
-    def _clause(self, clauses: Sequence[tuple[list[Node], list[Node]]]) -> bool | None:
-        if not clauses:
-            return True
-        condition, body = clauses[0]
-        then = partial(self.sequence, body)
-        return self._if(partial(self.sequence, condition), then, partial(self._clause, clauses[1:]))
+    def _clause(self, node: Node, others: Sequence[Node]) -> bool | None:
+        """`if` or `elif` with those behind it, or `else`, which has no condition."""
+        own = [child for child in node.children if child not in others]
+        then = next((i for i, child in enumerate(own) if child.type == "then"), 0)
+        other = partial(self._clause, others[0], others[1:]) if others else lambda: True
+        return self._if(partial(self.sequence, own[:then]), partial(self.sequence, own[then:]), other)
 
     def _if(self, condition: Run, then: Run, other: Run) -> bool | None:
         self.presumed = False
@@ -191,8 +210,8 @@ class Branching(WordReader):
         agreed: State = {}
         for name in {**a, **b}:
             mine, its = a.get(name, UNSET), b.get(name, UNSET)
-            agreed[name] = either(mine, its)
-            if agreed[name] not in (mine, its):
+            agreed[name] = either(mine, its) if name != OUTPUT or mine == its else None
+            if agreed[name] not in (mine, its) and name != OUTPUT:
                 self.say(self.remarks, f"{name} depends on a condition that is not known here")
         return agreed
 
@@ -305,17 +324,3 @@ def _started(some: list[tuple[list[str], int]], others: list[tuple[list[str], in
         else:
             found.append((words, line))
     return found
-
-
-def _clauses(node: Node) -> Iterator[tuple[list[Node], list[Node]]]:
-    """Condition and body of `if`, of every `elif`, and of `else`, which has no condition."""
-    parts: tuple[list[Node], list[Node]] = [], []
-    rest = []
-    for child in node.children:
-        if child.type in ("elif_clause", "else_clause"):
-            rest.append(child)
-        else:
-            parts[any(part.type == "then" for part in parts[0]) or node.type == "else_clause"].append(child)
-    yield parts
-    for clause in rest:
-        yield from _clauses(clause)

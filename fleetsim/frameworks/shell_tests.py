@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from posixpath import basename, dirname
+from posixpath import basename, dirname, normpath
 from typing import TYPE_CHECKING
 
-from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Undecided, fits, integer, is_known
+from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Undecided, Value, fits, integer, is_known
 from fleetsim.frameworks.shell_words import WordReader, source_of
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ _COMPARED: dict[str, Callable[[int, int], bool]] = {
     "-ge": int.__ge__,
 }
 _WHOLE = re.compile(r"-?\d{1,9}")
+_CHANGE = re.compile(r"s([#|,/])((?:(?!\1)[\w/ .^$(|)+?*-])+)\1([\w/ .-]*)\1")  # whose expression is Python's as well
 _MOST_LISTED = 100  # a loop that waits counts further
 _BINARY = frozenset({*_COMPARED, "=", "==", "!=", "<", ">", "-nt", "-ot", "-ef", "=~"})
 
@@ -118,16 +119,17 @@ def _compared(shell: WordReader, left: str, sign: str, right: str, pattern: str 
         return negated(same) if sign == "!=" else same
     if sign == "=~":
         shell.assign("BASH_REMATCH", UNKNOWN)
-        return _found(right, left)
+        found = _expression(right, left)
+        return None if found is None else bool(found.search(left))
     return (left < right) == (sign == "<") if sign in ("<", ">") and is_known(left + right) and left != right else None
 
 
-def _found(expression: str, text: str) -> bool | None:
-    # Python's expressions are the shell's where they are this simple, and quick.
+def _expression(expression: str, text: str) -> re.Pattern[str] | None:
+    """An expression that is Python's as well, and quick; None for another, and where it or the text is not known."""
     if not is_known(text + expression) or sum(map(expression.count, "+*{?")) > 1 or "[:" in expression:
         return None
     try:
-        return bool(re.search(expression, text))
+        return re.compile(expression)
     except re.error:
         return None
 
@@ -137,10 +139,21 @@ def asks_for_npu(words: Sequence[str]) -> bool:
     return words[:1] == ["npu-smi"] or any("import torch_npu" in word for word in words)
 
 
-def printed(words: Sequence[str]) -> str | None:
-    """What `basename`, `dirname`, `echo` and `seq` print; None for every other command, and where that is not known."""
+def printed(words: Sequence[str], folder: Value, given: Value) -> str | None:
+    """What `basename`, `dirname`, `echo`, `pwd`, `realpath`, `sed s/this/that/` and `seq` print; None for every other
+    command, and where that is not known. folder: where a command runs. given: what it reads."""
     match words:
-        case ["echo", *texts] if not any(text.startswith("-") or "\\" in text for text in texts):
+        case ["realpath", path] if path.startswith("/"):
+            return normpath(path)
+        case ["sed", *form, program] if form in ([], ["-E"]) and given and (change := _CHANGE.fullmatch(program)):
+            # The older expressions mean these signs by themselves.
+            found = _expression(change[2], str(given)) if form or set(change[2]).isdisjoint("(|)+?") else None
+            return None if found is None else found.sub(change[3], str(given).rstrip("\n"), count=1)
+        case ["cd" | "true" | ":" | "set" | "shopt" | "trap" | "ulimit" | "sleep", *_]:
+            return ""
+        case ["pwd", *_] if isinstance(folder, str) and folder.startswith((UNKNOWN, "/")):
+            return folder
+        case ["echo", *texts] if not "".join(texts[:1]).startswith("-") and not any("\\" in text for text in texts):
             return " ".join(texts)
         case ["basename", path, *suffix] if is_known(basename(path.rstrip("/"))):
             name = basename(path.rstrip("/"))

@@ -211,7 +211,9 @@ class WordReader(Variables):
         if index == "@" and texts == [UNKNOWN] and _OF_FLAGS.search(name):
             texts = [f"-{UNKNOWN}"]
         if quoted and "*" in (name, index):
-            return [(" ".join(texts), True)]
+            between = self.values.get("IFS")
+            between = between[:1] if isinstance(between, str) and is_known(between) else " "
+            return [(between.join(texts), True)]
         return [part for text in texts for part in (None, (text, quoted))][1:]
 
     def _operated(self, texts: list[str], sign: str, operand: list[Part], many: bool, name: str) -> list[str]:

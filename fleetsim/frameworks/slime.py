@@ -23,7 +23,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     ahead = settings.runs("train_async") and not fully
     draft.mode = "fully asynchronous" if fully else "train_async.py" if ahead else "train.py"
     draft.preset = "slime-fully-async" if fully else "slime-async" if ahead else "slime-sync"
-    common.model(draft, "hf_checkpoint", remedy="-- --hf-checkpoint Qwen/Qwen3-8B, or --set engine.model=Qwen/Qwen3-8B")
+    put_rows(draft, "model")
     batch = draft.needed_count("rollout_batch_size", remedy="-- --rollout-batch-size 32")
     n = draft.take("workload.group_size", draft.count("n_samples_per_prompt", default=1))
     samples = draft.product("trainer.batch_samples", batch, n, why="prompts x responses")

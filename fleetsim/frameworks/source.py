@@ -16,10 +16,10 @@ from typing import Any
 
 from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError, Problem
-from fleetsim.frameworks.arguments import PROGRAM, add_arguments, entry_of, server_of
+from fleetsim.frameworks.arguments import PROGRAM, add_arguments, entry_of, server_of, starts_something
 from fleetsim.frameworks.python_source import command_of, printed_config, settings_of_python
 from fleetsim.frameworks.settings import RunSettings, requirements_of
-from fleetsim.frameworks.shell import expanded
+from fleetsim.frameworks.shell import expanded, places
 from fleetsim.frameworks.shell_values import Words
 from fleetsim.frameworks.trees import tree_of_json, tree_of_toml, tree_of_yaml
 from fleetsim.frameworks.trl import CLASSES
@@ -167,20 +167,12 @@ def _parents(defaults: Any) -> list[tuple[str, str]]:
 
 def _other_file(named: str, folder: Path | None, depth: int) -> RunSettings | None:
     """A file that a configuration or script names, if it is there to be read."""
-    if folder is None or depth >= _DEEPEST_PARENT or "\0" in named or not named or len(named) > 1000:
+    if folder is None or depth >= _DEEPEST_PARENT or not named or len(named) > 1000:
         return None
-    path = Path(named)
-    # What a command names lies below the root of its repository, from which it is started, and whose folder may not be
-    # known (`$(pwd)/config`); hydra's are in `config`.
-    beside = (folder / path, folder / f"{named}.yaml", folder / "config" / f"{named}.yaml")
+    # Hydra's are in `config`; a file's own folder may not be known (`$(pwd)/config`).
     below = named.lstrip("/")
-    above = [root / name for root in folder.parents[:6] for name in (below, f"{below}.yaml")]
-    for place in (*beside, path, *above):
-        try:
-            is_there = place.is_file()
-        except (OSError, ValueError):
-            continue
-        if is_there and (place.suffix in _TREES or not place.suffix):
+    for place in places(folder, named, f"{named}.yaml", f"config/{named}.yaml", below, f"{below}.yaml"):
+        if place.suffix in _TREES or not place.suffix:
             if not place.stat().st_size:
                 return RunSettings()
             text = read_text(place, "CONFIG", MAX_BYTES)
@@ -189,10 +181,10 @@ def _other_file(named: str, folder: Path | None, depth: int) -> RunSettings | No
 
 
 def _of_script(text: str, name: str, folder: Path | None, depth: int) -> RunSettings:
-    """The settings of the command that starts training: the one with the most words of its own."""
-    script = expanded(text, folder)
+    """The settings of the command that starts training: the one with the most settings, then words, of its own."""
+    script = expanded(text, folder, os.path.basename(name))
     all_words: Words = [w for words, _ in script.commands for w in words]
-    best: tuple[int, Words, int] = (-1, all_words, 1)
+    best: tuple[tuple[int, int], Words, int] = ((-1, 0), all_words, 1)
     others: list[tuple[str, Words, int]] = []
     for words, line in script.commands:
         server = server_of(words)
@@ -200,9 +192,12 @@ def _of_script(text: str, name: str, folder: Path | None, depth: int) -> RunSett
             others.append((*server, line))
             continue
         entry = entry_of(words)
-        if entry is not None and len(words) - entry[1] > best[0]:
-            best = (len(words) - entry[1], words, line)
-    settings = _command(best[1], f"{name}:{best[2]}" if best[0] >= 0 else name)
+        own = words[entry[1] :] if entry is not None else []
+        size = sum(starts_something(word) for word, _ in own), len(own)
+        if entry is not None and size > best[0]:
+            best = (size, words, line)
+    found = best[0] != (-1, 0)
+    settings = _command(best[1], f"{name}:{best[2]}" if found else name)
     settings.pinned = requirements_of(text)
     for program, words, line in others:
         settings.programs.append(program)
@@ -211,7 +206,7 @@ def _of_script(text: str, name: str, folder: Path | None, depth: int) -> RunSett
         for setting in served.found.values():
             settings.add(f"vllm_serve.{setting.key.lstrip('-')}", setting.value, setting.where)
     settings.not_understood += script.not_understood
-    if best[0] >= 0:  # a comment within continued lines ends the command, and bash starts the next line as another
+    if found:  # a comment within continued lines ends the command, and bash starts the next line as another
         lost = [(words, line) for words, line in script.commands if words[0][0].startswith("--")]
         settings.not_understood += [
             f"line {line}: {' '.join(text for text, _ in words)[:80]}: is no part of the command above it"
@@ -268,14 +263,9 @@ def _own_config(program: str, folder: Path) -> list[str]:
     below = program.lstrip("/")
     if below.startswith("verl/"):  # its defaults are its reader's
         return []
-    for root in (folder, *folder.parents[:6]):
-        for path in (root / below, root / below.partition("/")[2]):
-            try:
-                found = path.suffix == ".py" and path.is_file() and path.stat().st_size <= MAX_BYTES
-                text = path.read_text("utf-8", "replace") if found else ""
-            except (OSError, ValueError):
-                continue
-            match = _OWN_CONFIG.search(text)
+    for path in places(folder, below, below.partition("/")[2]):
+        if path.suffix == ".py" and path.stat().st_size <= MAX_BYTES:
+            match = _OWN_CONFIG.search(path.read_text("utf-8", "replace"))
             if match is not None:
                 return [str(path.parent.joinpath(*re.findall(r'"([^"]+)"', match[1] or match[2])))]
     return []

@@ -49,14 +49,16 @@ class SettingRow(Struct, frozen=True):
 
 
 class Framework(Struct, frozen=True):
-    """repository: where it lives. modes: the one that can say most of a scenario is written. form: in which text.
-    yours: what a run needs that no scenario says. marks, programs: keys (or the first parts of keys) and programs that
-    give it away. beside: prefix of the keys of another command -> that command, which runs beside. left_out: settings
-    that are recognised -> why they are not modelled. seen: sections that bear on what other settings say. told: what
-    else its reader alone asks for. blocks: its rows, by name.
+    """repository: where it lives. starts: vLLM, where the trainer waits for a batch, and where it does not. modes:
+    the one that can say most of a scenario is written. form: in which text. yours: what a run needs that no
+    scenario says. marks, programs: keys (or the first parts of keys) and programs that give it away. beside: prefix
+    of the keys of another command -> that command, which runs beside. left_out: settings that are recognised -> why
+    they are not modelled. seen: sections that bear on what other settings say. told: what else its reader alone
+    asks for. blocks: its rows, by name.
     """
 
     repository: str
+    starts: Sequence[str]
     form: Form
     yours: str
     marks: tuple[str, ...]
@@ -129,25 +131,24 @@ def _put_word(draft: Draft, row: SettingRow, keys: list[str], usual: Any) -> Non
         draft.assume(row.path, other, f"{read}: {other} stands in", f"--set {row.path}=VALUE")
 
 
-def _put_transport(draft: Draft, row: SettingRow, keys: list[str]) -> None:
-    usual = row.options.get("default")
-    read = draft.maybe_text(*keys) if usual is None else draft.text(*keys, default=usual)
-    common.transport(draft, read, row.words)
+def _word(draft: Draft, row: SettingRow, keys: list[str]) -> Read[str]:
+    return draft.text(*keys, default=row.options["default"])
 
 
 # Kinds of rows that are read as `common` has it.
 _SHARED: Mapping[str, Callable[[Draft, SettingRow, list[str]], None]] = {
-    "transport": _put_transport,
-    "engine": lambda draft, row, keys: common.engine_name(
-        draft, draft.text(*keys, default=row.options["default"]), row.words
+    "transport": lambda draft, row, keys: common.transport(
+        draft, _word(draft, row, keys) if "default" in row.options else draft.maybe_text(*keys), row.words
     ),
+    "engine": lambda draft, row, keys: common.engine_name(draft, _word(draft, row, keys), row.words),
+    "model": lambda draft, row, keys: common.model(draft, *keys, remedy=row.why),
     "weights": lambda draft, row, keys: common.weights_type(draft, *keys),
     "filter": lambda draft, row, keys: common.filtering(draft, draft.flag(*keys, default=bool(row.default))),
 }
 
 
 # What a framework has several of, each with a name.
-_NAMED = ("beside", "left out", "instead", "project", "renamed", "usual", "recipe")
+_NAMED = ("beside", "left out", "instead", "project", "renamed", "usual", "recipe", "kind")
 
 
 def _framework(rows: list[list[str]]) -> Framework:
@@ -167,10 +168,13 @@ def _framework(rows: list[list[str]]) -> Framework:
             facts[key] = cells[0]
     marks, programs = (tuple(facts[word].split(", ")) for word in ("marks", "programs"))
     own, form, yours = facts["repository"], cast(Form, facts["form"]), facts["yours"]
+    starts = facts.get("vLLM", "api_server, api_server").split(", ")
     beside, left_out = ({key: cell for key, (cell,) in named.pop(word).items()} for word in _NAMED[:2])
     blocks = _blocks(rows[head:], _ANY)
     seen, words = tuple(facts["seen"].split(", ")) if "seen" in facts else (), "no words" not in facts
-    return Framework(own, form, yours, marks, programs, tuple(modes), beside, left_out, seen, words, named, blocks)
+    return Framework(
+        own, starts, form, yours, marks, programs, tuple(modes), beside, left_out, seen, words, named, blocks
+    )
 
 
 def _blocks(rows: list[list[str]], shared: Mapping[str, Sequence[SettingRow]]) -> dict[str, list[SettingRow]]:
@@ -204,5 +208,12 @@ def _row(path: str, rule: str, *cells: str) -> SettingRow:
 
 _TABLES = tables_of(Path(__file__).with_name("frameworks.txt"))
 OTHER_JOBS = _TABLES.pop("other jobs")
+(FACTS,) = (row[0].split(", ") for row in _TABLES.pop("facts"))  # paths of a scenario that no framework is told
 _ANY = _blocks(_TABLES.pop("any"), {})
 FRAMEWORKS: Mapping[str, Framework] = {name: _framework(rows) for name, rows in _TABLES.items()}
+
+
+def entry_point_of(framework: str | None, *, asynchronous: bool) -> str:
+    """How a framework's engines are started where its configuration does not say."""
+    known = FRAMEWORKS.get(framework or "")
+    return "api_server" if known is None else known.starts[asynchronous]

@@ -36,8 +36,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     if named and settings.get("model_name", "model.name") is None and "engine.model" not in draft.given:
         draft.put("engine.model", named, Read("model.name" if of_rllm else "model_name", named, False))
     else:
-        remedy = "-- model_name=Qwen/Qwen3.5-9B, or --set engine.model=..."
-        common.model(draft, "model_name", "model.name", remedy=remedy)
+        put_rows(draft, "model")
     n = _counted(draft, group, "group_size", "train_group_size", "dataset_builder.group_size", "training.group_size")
     draft.take("workload.group_size", n)
     spelled = ("batch_size", "groups_per_batch") if name in _BY_BATCH else ("groups_per_batch", "batch_size")

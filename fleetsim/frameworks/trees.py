@@ -27,7 +27,9 @@ _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def tree_of_yaml(text: str, where: str) -> Any:
     """The first document of a YAML text. Raises InputError for text that is no YAML, too many values, too deep."""
     try:
-        return _Tree(iter(yaml.parse(text, Loader=_Parser)), where).first_document()
+        events: Iterator[Any] = iter(yaml.parse(text, Loader=_Parser))
+        next(events)  # the stream's start, then the document's or the stream's end
+        return None if isinstance(next(events), yaml.StreamEndEvent) else _Tree(events, where).value(next(events), 1)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark is not None else ""
@@ -83,12 +85,8 @@ class _Tree:
         self.nodes = 0
         self.deepest = 0
 
-    def first_document(self) -> Any:
-        next(self.events)  # stream start
-        event = next(self.events)
-        return None if isinstance(event, yaml.StreamEndEvent) else self._value(next(self.events), 1)
-
-    def _value(self, event: Any, depth: int) -> Any:
+    def value(self, event: Any, depth: int) -> Any:
+        """What begins with this event."""
         value: Any
         if isinstance(event, yaml.AliasEvent):
             value, nodes, levels = self.anchors.get(str(event.anchor), (None, 1, 0))
@@ -102,7 +100,7 @@ class _Tree:
         elif isinstance(event, yaml.SequenceStartEvent):
             value = []
             while not isinstance(item := next(self.events), yaml.SequenceEndEvent):
-                value.append(self._value(item, depth + 1))
+                value.append(self.value(item, depth + 1))
         else:
             value = self._mapping(depth)
         if event.anchor is not None:
@@ -121,8 +119,8 @@ class _Tree:
         mapping: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         while not isinstance(key_event := next(self.events), yaml.MappingEndEvent):
-            key = self._value(key_event, depth + 1)
-            value = self._value(next(self.events), depth + 1)
+            key = self.value(key_event, depth + 1)
+            value = self.value(next(self.events), depth + 1)
             if key == "<<":
                 for other in value if isinstance(value, list) else [value]:
                     for name, inherited in other.items() if isinstance(other, dict) else ():

@@ -28,9 +28,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from TRL's configuration."""
     is_async = draft.settings.runs("AsyncGRPO", "async_grpo") or draft.settings.has(*_ASYNC_KEYS)
     draft.mode, draft.preset = ("AsyncGRPOTrainer", "trl-async-grpo") if is_async else ("GRPOTrainer", "trl-grpo")
-    keys = ("model_name_or_path", "model", "model_name", "model_id", "vllm_serve.model")
-    remedy = "-- --model_name_or_path Qwen/Qwen2.5-7B, or --set engine.model=Qwen/Qwen2.5-7B"
-    common.model(draft, *keys, remedy=remedy)
+    put_rows(draft, "model")
     n = draft.take("workload.group_size", draft.count("num_generations", default=8, least=1 if is_async else 2))
     answer = draft.count("max_completion_length", default=2048 if is_async else 512)
     common.lengths(draft, answer, draft.maybe_count("max_prompt_length"))

@@ -42,8 +42,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from verl's keys."""
     with_verl_names(draft.settings)
     mode = _mode(draft)
-    key = "actor_rollout_ref.model.path"
-    common.model(draft, key, remedy=f"-- {key}=Qwen/Qwen2.5-7B, or --set engine.model=Qwen/Qwen2.5-7B")
+    put_rows(draft, "model")
     own, each = group_of(draft), draft.count(f"{ROLLOUT}.n", default=1)
     n = draft.product("workload.group_size", *([each] if own is None else [own, each]))
     _lengths(draft)
@@ -338,17 +337,12 @@ def _put_recipe(draft: Draft) -> None:
     host = (f"{ACTOR}.optim.override_optimizer_config.optimizer_cpu_offload", f"{engine}.offload_policy")
     on_host = any(draft.flag(key, default=False).value for key in host)
     put_rows(draft, "optimizer on the host" if on_host else "offload", f"{engine}.")
-    put_rows(draft, "model")
+    put_rows(draft, "memory")
     # verl/trainer/ppo/utils.py, need_critic
     estimator = draft.text("algorithm.adv_estimator", default="gae")
     needed = estimator.value == "gae" and not draft.settings.runs("main_gkd")  # distillation has no advantages
     enabled = draft.flag("critic.enable", default=needed)
-    back = switched(estimator.key, "gae", "grpo")
-    path = "trainer.recipe.critic"
-    if enabled.value:
-        draft.put(path, True, enabled if enabled.given else estimator, back=back)
-    else:
-        draft.could(path, False, back)
+    roles.critic(draft, enabled if enabled.given else estimator, enabled.value, switched(estimator.key, "gae", "grpo"))
 
 
 def _put_drafts(draft: Draft, *, sglang: bool) -> None:

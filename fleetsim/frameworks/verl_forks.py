@@ -8,6 +8,8 @@ Simple-Efficient/RL-Factory at d0abc1d, rllm-org/rllm at 9beb6e0f, PRIME-RL/PRIM
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 from msgspec.json import decode
 
@@ -47,14 +49,17 @@ _RLLM, _ITS_ASYNC = "rllm.", "rllm.async_training"
 def is_agent_flow(settings: RunSettings) -> bool:
     """Whether rLLM's own trainer runs on verl, with agents of the user's; before it had backends a switch said so."""
     backend, workflow = settings.get("rllm/backend"), settings.get("rllm.workflow.use_workflow")
-    return str(workflow and workflow[1]).lower() == "true" if backend is None else backend[1] == "verl"
+    return _is_on(workflow) if backend is None else backend[1] == "verl"
+
+
+def _is_on(found: tuple[Setting, Any] | None) -> bool:
+    return found is not None and str(found[1]).lower() == "true"
 
 
 def with_verl_names(settings: RunSettings) -> None:
     """Let verl's keys lead to the settings of EasyR1 and rLLM, which keep their own names on the way back."""
     if is_agent_flow(settings) and settings.has("rllm/backend"):
-        on = settings.get(f"{_ITS_ASYNC}.enable")
-        _rename(settings, "rLLM", off="" if on is not None and str(on[1]).lower() == "true" else _ITS_ASYNC)
+        _rename(settings, "rLLM", off="" if _is_on(settings.get(f"{_ITS_ASYNC}.enable")) else _ITS_ASYNC)
     if settings.has("worker.actor", "worker.rollout"):
         _rename(settings, "EasyR1")
         _penalized(settings)
@@ -80,11 +85,8 @@ def _rename(settings: RunSettings, project: str, off: str = "") -> None:
 
 def _penalized(settings: RunSettings) -> None:
     """EasyR1's penalty (verl/trainer/config.py): unless it is switched off, it stands in the loss or in the reward."""
-    off = settings.get("algorithm.disable_kl")
-    kept = off is None or str(off[1]).lower() != "true"
-    settings.found.setdefault(
-        "actor_rollout_ref.actor.use_kl_loss", Setting("algorithm.use_kl_loss", kept, "EasyR1's default")
-    )
+    kept = Setting("algorithm.use_kl_loss", not _is_on(settings.get("algorithm.disable_kl")), "EasyR1's default")
+    settings.found.setdefault("actor_rollout_ref.actor.use_kl_loss", kept)
     settings.see("algorithm.use_kl_loss", "worker.ref", "worker.reward")
 
 

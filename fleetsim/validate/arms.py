@@ -20,7 +20,7 @@ from fleetsim.config.tree import put
 from fleetsim.config.workload import Lognormal
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.errors import InputError
-from fleetsim.frameworks.common import entry_point_of
+from fleetsim.frameworks.tables import entry_point_of
 from fleetsim.job.derived_values import SECONDS as TRAINER_SECONDS
 from fleetsim.job.derived_values import SLOWDOWN, seconds_of
 from fleetsim.job.input_moves import by_doubt

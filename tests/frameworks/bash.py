@@ -11,7 +11,7 @@ from fleetsim.frameworks.shell import Script
 
 LAUNCHERS = {"python", "python3", "torchrun", "ray", "accelerate", "uv", "srun", "sbatch", "deepspeed"}
 # No program is on PATH but these; bash calls this function for every other, which keeps its words in a file of its own.
-PROGRAMS = ("bash", "basename", "dirname", "seq")
+PROGRAMS = ("bash", "basename", "dirname", "realpath", "sed", "seq")
 # What ms-swift is told by its environment stands before its words. A script ends when what it put behind itself has.
 # A file's name is the number of its process: bash makes them in the script's order, also where one that was put behind
 # writes late.

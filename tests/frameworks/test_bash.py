@@ -73,6 +73,15 @@ def value_of(found: Mapping[str, Setting], key: str) -> object:
 
 NAMES, NUMBERS, ARRAYS = ("A", "B", "C"), ("I", "J"), ("P", "Q")
 VALUES = ("", "x", "8", "a b", "--n 3", "'q r'", '"s t"', "$A", '"$B c"', "${C:-z}", "$((I + 2))", "a/b.c", "k=$I")
+# What is printed in a shell of its own.
+VALUES += (
+    "$(echo v$I $B)",
+    '$([ "$B" = x ] && echo 1 || echo "0 $C")',
+    "$(if [ $I -gt 2 ]; then echo $J; fi; echo w)",
+    "$(echo a/$I | sed s/a/b/)",
+    '"$(cd /usr/.. && pwd)"',
+    '$(IFS=,; (echo u); echo "${P[*]}" > f; echo v)',
+)
 ABSENT = ("$(nproc)", "$ENV", '"$ENV/m"', "${ENV:-e}", "x$(date)", "$1", '"$HOME"')
 
 
@@ -179,9 +188,55 @@ def test_what_a_script_sources_is_read_where_it_lies_beside_it(tmp_path: Path) -
     (tmp_path / "other.sh").write_text(script.replace("own.sh", "gone.sh"))
     notes = read_source(str(tmp_path / "other.sh")).not_understood
     assert notes == [
-        "line 2: source /models/gone.sh: not read",
+        f"line 2: source {tmp_path}/models/gone.sh: not read",
         "line 3: MODEL_ARGS is not set in this script: its flags are missing",
     ]
+
+
+def test_a_script_finds_its_configuration_by_its_own_name(tmp_path: Path) -> None:
+    """As NeMo-RL's test scripts do: a file of the same name, in another folder of the repository."""
+    suites = tmp_path / "suites"
+    suites.mkdir()
+    (suites / "common.env").write_text(
+        'HERE=$( cd -- "$( dirname -- "${BASH_SOURCE[0]}" )" &> /dev/null && pwd)\nROOT=$(realpath $HERE/..)\n'
+        "NAME=${NAME:-$(basename $0 .sh)}\nCONFIG=$(echo $HERE/$NAME.yaml | sed 's#suites#recipes#')\n"
+        "count() {\n  DONE=$(ls $HERE/done || echo 0)\n  if [[ $DONE -ge $STEPS ]]; then exit 0; fi\n}\n"
+    )
+    script = (
+        "source $(dirname $0)/common.env\nSTEPS=40\ncount\ncd $ROOT\nA=(1 2)\n"
+        'python run.py --config $CONFIG --steps $STEPS --join $(IFS=,; echo "${A[*]}") 2>&1 | tee x.log\n'
+    )
+    ran = started_by_bash(script, suites)
+    assert ran == [["python", "run.py", "--config", f"{tmp_path}/recipes/run.yaml", "--steps", "40", "--join", "1,2"]]
+    assert started_as_read(expanded(script, suites, "run.sh")) == [[(word, True) for word in words] for words in ran]
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "run.yaml").write_text("nodes: 3\n")
+    read = read_source(str(suites / "run.sh")).found
+    assert (read["nodes"].value, read["steps"].value) == (3, 40)
+
+
+def test_a_wrapper_starts_the_script_that_its_name_says(tmp_path: Path) -> None:
+    base = tmp_path / "base_run.sh"
+    base.write_text('#!/usr/bin/env bash\npython t.py --name $NAME --n 4 "$@"\n')
+    base.chmod(0o755)
+    script = (
+        'HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)\nexport NAME=$(basename "$0" .sh)-fast_b\n'
+        "BASE=$(echo \"$NAME\" | sed -E 's/-fast_(a|b)$//')\n"
+        'if [[ ! "$BASE" =~ ^(run|walk) ]]; then exit 1; fi\nbash "$HERE/base_$BASE.sh" --tp 2\n'
+    )
+    (ran,) = started_by_bash(script, tmp_path)
+    assert ran == ["python", "t.py", "--name", "run-fast_b", "--n", "4", "--tp", "2"]
+    for how in ("bash ", "exec ", ""):
+        (tmp_path / "run.sh").write_text(script.replace('bash "$HERE', f'{how}"$HERE'))
+        read = read_source(str(tmp_path / "run.sh")).found
+        assert {key: read[key].value for key in ("name", "n", "tp")} == {"name": "run-fast_b", "n": 4, "tp": 2}
+
+
+def test_the_command_with_the_most_settings_is_the_training() -> None:
+    read = parsed_source(
+        "python t.py --n 4 --tp 2\npython check.py log.json 'a < 1' 'b < 2' 'c < 3' 'd > 4'\n", "run.sh"
+    )
+    assert {key: setting.value for key, setting in read.found.items()} == {"n": 4, "tp": 2}
 
 
 def test_a_script_that_another_starts_is_read_with_what_is_exported(tmp_path: Path) -> None:
