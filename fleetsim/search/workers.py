@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 
 from msgspec import Struct
 
@@ -49,6 +49,8 @@ ROUNDS = 2
 _FEW = 6
 # What is told beside counts that the job does not say otherwise: so much fewer.
 _FEWER = 2 / 3
+# What a worker costs, and what a judge does.
+_PRICES = ("worker_price_usd_per_h", "price_usd_per_gpu_h")
 
 
 def path_of(station: str) -> str:
@@ -147,24 +149,32 @@ class Crewing:
         self.chosen: dict[str, int] = {}
         self._near = self.given  # where the search begins
 
-    def job(self, guess: int, targets: Sequence[Target]) -> Scenario:
-        """The job with the workers that are best for it, where it limits any. guess: instances."""
+    @cached_property
+    def at_ease(self) -> Scenario:
+        """The job with plenty of workers, for nothing."""
+        free = {f"stations.{name}.{_PRICES[name in JUDGES]}": 0.0 for name in self.given}
+        many = {path_of(name): self._plenty(name) for name in self.given}
+        return with_changes(self.asked, free | many) if self.given else self.asked
+
+    def job(self, guess: int, targets: Sequence[Target]) -> tuple[Scenario, int]:
+        """The job with the workers that are best for it, where it limits any, and the instances beside which they are.
+        guess: instances."""
         if not self.given:
-            return self.asked
+            return self.asked, guess
         self._say()
-        workers = {name: self._plenty(name) for name in self.given}
+        workers, there = {name: self._plenty(name) for name in self.given}, self.at_ease
         for _ in range(ROUNDS):
-            looks = Trials(with_workers(self.asked, workers), self._measure).looks
-            n = best_of(looks, guess, targets, 1, fine=_INSTANCES).instances
+            n = best_of(Trials(there, self._measure).looks, guess, targets, 1, fine=_INSTANCES).instances
             before, guess = dict(workers), n
             for name in workers:
                 workers[name] = self._best(self._at(n, workers), name, bool(targets))
             if workers == before:
                 break
+            there = with_workers(self.asked, workers)
         if self._judges and not targets:
             workers = self._beside(n, workers)
         self.chosen = workers
-        return with_workers(self.asked, workers)
+        return with_workers(self.asked, workers), n
 
     def _say(self) -> None:
         if self._tell is not None:
