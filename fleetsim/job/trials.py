@@ -35,8 +35,8 @@ Tell = Callable[[str], None]
 # Steps of a look, which only guides a search: fewer of them where one holds many samples, because the mean over a large
 # batch hardly varies; more where the pipeline is deep, whose filling would be all that is seen.
 _LOOK, _FEWEST, _LOOK_SAMPLES, _DEPTHS = 16, 8, 250_000, 3
-# Of a look on spot machines: steps at the least and at the most, and samples. It must see what rarely happens.
-_SPOT_LOOK, _SPOT_MOST, _SPOT_SAMPLES = 64, 256, 65_536
+# Of a look on spot machines: steps at the least and at the most, and turns of samples. It must see what rarely happens.
+_SPOT_LOOK, _SPOT_MOST, _SPOT_TURNS = 64, 256, 65_536
 
 
 def simulated(scenario: Scenario, replication: int) -> Mapping[str, Any]:
@@ -147,8 +147,8 @@ def look_steps(scenario: Scenario) -> int:
         deep *= _DEPTHS
     period = scenario.period_steps  # a part of one would have too many evaluations, or none
     whole = 0 if period == 1 else least_warmup_steps(scenario) + period
-    batch = scenario.trainer.batch_samples
-    reclaims = max(_SPOT_LOOK, min(_SPOT_MOST, _SPOT_SAMPLES // batch)) if has_spot(scenario) else 0
+    turns = scenario.trainer.batch_samples * scenario.workload.turns.about
+    reclaims = max(_SPOT_LOOK, min(_SPOT_MOST, _SPOT_TURNS // turns)) if has_spot(scenario) else 0
     return min(max(steps, _DEPTHS * deep, whole, reclaims), most_steps(scenario))
 
 
@@ -157,6 +157,12 @@ def looked(scenario: Scenario) -> Scenario:
     steps = look_steps(scenario)
     settled = scenario.run.events or scenario.run.warmup_steps is not None or steps == scenario.run.steps
     return scenario if settled else _shortened(scenario, steps)
+
+
+def long_enough(scenario: Scenario) -> Scenario:
+    """The job for a search that few steps would mislead: as it is, but on spot machines, whose looks are long and see
+    reclaims sooner than a run of a thousand steps."""
+    return looked(scenario) if has_spot(scenario) else scenario
 
 
 @lru_cache(maxsize=64)
