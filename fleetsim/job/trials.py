@@ -35,7 +35,8 @@ Tell = Callable[[str], None]
 # Steps of a look, which only guides a search: fewer of them where one holds many samples, because the mean over a large
 # batch hardly varies; more where the pipeline is deep, whose filling would be all that is seen.
 _LOOK, _FEWEST, _LOOK_SAMPLES, _DEPTHS = 16, 8, 250_000, 3
-_SPOT_LOOK = 64
+# Of a look on spot machines: steps at the least and at the most, and turns of samples. It must see what rarely happens.
+_SPOT_LOOK, _SPOT_MOST, _SPOT_TURNS = 64, 256, 65_536
 
 
 def simulated(scenario: Scenario, replication: int) -> Mapping[str, Any]:
@@ -146,7 +147,8 @@ def look_steps(scenario: Scenario) -> int:
         deep *= _DEPTHS
     period = scenario.period_steps  # a part of one would have too many evaluations, or none
     whole = 0 if period == 1 else least_warmup_steps(scenario) + period
-    reclaims = _SPOT_LOOK if has_spot(scenario) else 0
+    turns = scenario.trainer.batch_samples * scenario.workload.turns.about
+    reclaims = max(_SPOT_LOOK, min(_SPOT_MOST, _SPOT_TURNS // turns)) if has_spot(scenario) else 0
     return min(max(steps, _DEPTHS * deep, whole, reclaims), most_steps(scenario))
 
 
@@ -157,6 +159,12 @@ def looked(scenario: Scenario) -> Scenario:
     return scenario if settled else _shortened(scenario, steps)
 
 
+def long_enough(scenario: Scenario) -> Scenario:
+    """The job for a search that few steps would mislead: as it is, but on spot machines, whose looks are long and see
+    reclaims sooner than a run of a thousand steps."""
+    return looked(scenario) if has_spot(scenario) else scenario
+
+
 @lru_cache(maxsize=64)
 def _shortened(scenario: Scenario, steps: int) -> Scenario:
     """The job with so many steps."""
@@ -165,13 +173,23 @@ def _shortened(scenario: Scenario, steps: int) -> Scenario:
 
 def _hurried(scenario: Scenario, steps: int) -> dict[str, float]:
     """Spot machines that come and go so much faster that so few steps see as much of it as a long run: the part of the
-    time in which they serve stays."""
+    time in which they serve stays. No faster than that: each reclaim costs the responses that it breaks off."""
     if not has_spot(scenario):
         return {}
-    faster = max(1.0, reclaims_s(scenario) / (steps * mean_step_s(scenario)))
+    faster = max(1.0, reclaims_s(scenario) / (steps * _on_demand_step_s(scenario)))
     spot, names = scenario.fleet.spot, ("notice_s", "mean_absence_s", "start_s")
     times = {f"fleet.spot.{name}": getattr(spot, name) / faster for name in names}
     return {**times, "fleet.spot.mean_life_s": max(1.0, spot.mean_life_s / faster)}
+
+
+@lru_cache(maxsize=256)
+def _on_demand_step_s(scenario: Scenario) -> float:
+    """Seconds of a step of the same fleet on demand, by a look."""
+    on_demand = {"fleet.spot.share": 0.0, **({"fleet.second.on_spot": False} if scenario.fleet.second else {})}
+    try:
+        return float(measured(looked(with_changes(scenario, on_demand)), 0)["step_s"])
+    except StuckError:
+        return mean_step_s(scenario)
 
 
 def unit_of(scenario: Scenario) -> int:

@@ -14,15 +14,13 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
-from fleetsim.config.judges import JUDGES
-from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.stations import MOST_JUDGES
 from fleetsim.errors import StuckError
 from fleetsim.job.trainer_scaling import takes_turns
 from fleetsim.job.trials import Memo, Tell, flat, trial_of, unit_of, with_instances
 from fleetsim.search.front import Budget
-from fleetsim.search.workers import PLENTY, ROUNDS, Crewing, path_of, with_workers
+from fleetsim.search.workers import PLENTY, ROUNDS, Crewing, with_workers
 
 # A look has so many workers, over those that would always be at work.
 _EASE = 1.25
@@ -32,8 +30,6 @@ _LONGER = 1.02
 _FASTEST = 128
 # So many times the engines of a judge that are plenty beside one trainer are so beside any.
 _MORE = 4
-# What a worker costs, and what a judge does.
-_PRICES = ("worker_price_usd_per_h", "price_usd_per_gpu_h")
 # Whether a scenario is within what may be bought.
 Fits = Callable[[Scenario], bool]
 Run = Mapping[str, Any]
@@ -46,13 +42,6 @@ class PlanCrews(Crewing):
         super().__init__(job, measure, tell)
         self._budget = budget
         self._wanted: Budget | None = None  # of the plan whose workers are counted
-
-    @cached_property
-    def at_ease(self) -> Scenario:
-        """The job with plenty of workers, for nothing."""
-        free = {f"stations.{name}.{_PRICES[name in JUDGES]}": 0.0 for name in self.given}
-        many = {path_of(name): self._plenty(name) for name in self.given}
-        return with_changes(self.asked, free | many) if self.given else self.asked
 
     @cached_property
     def fewest(self) -> Scenario:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 
 from msgspec import Struct
 
@@ -26,7 +26,7 @@ from fleetsim.config.stations import MOST_JUDGES
 from fleetsim.config.tree import value_at
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
-from fleetsim.job.trials import Memo, Tell, Trial, Trials, never, trial_of, with_instances
+from fleetsim.job.trials import Memo, Tell, Trial, Trials, long_enough, never, trial_of, with_instances
 from fleetsim.search.alternative import Anew, anew
 from fleetsim.search.best import best_of
 from fleetsim.search.bound import Bounds
@@ -49,6 +49,8 @@ ROUNDS = 2
 _FEW = 6
 # What is told beside counts that the job does not say otherwise: so much fewer.
 _FEWER = 2 / 3
+# What a worker costs, and what a judge does.
+_PRICES = ("worker_price_usd_per_h", "price_usd_per_gpu_h")
 
 
 def path_of(station: str) -> str:
@@ -147,24 +149,32 @@ class Crewing:
         self.chosen: dict[str, int] = {}
         self._near = self.given  # where the search begins
 
-    def job(self, guess: int, targets: Sequence[Target]) -> Scenario:
-        """The job with the workers that are best for it, where it limits any. guess: instances."""
+    @cached_property
+    def at_ease(self) -> Scenario:
+        """The job with plenty of workers, for nothing."""
+        free = {f"stations.{name}.{_PRICES[name in JUDGES]}": 0.0 for name in self.given}
+        many = {path_of(name): self._plenty(name) for name in self.given}
+        return with_changes(self.asked, free | many) if self.given else self.asked
+
+    def job(self, guess: int, targets: Sequence[Target]) -> tuple[Scenario, int]:
+        """The job with the workers that are best for it, where it limits any, and the instances beside which they are.
+        guess: instances."""
         if not self.given:
-            return self.asked
+            return self.asked, guess
         self._say()
-        workers = {name: self._plenty(name) for name in self.given}
+        workers, there = {name: self._plenty(name) for name in self.given}, self.at_ease
         for _ in range(ROUNDS):
-            looks = Trials(with_workers(self.asked, workers), self._measure).looks
-            n = best_of(looks, guess, targets, 1, fine=_INSTANCES).instances
+            n = best_of(Trials(there, self._measure).looks, guess, targets, 1, fine=_INSTANCES).instances
             before, guess = dict(workers), n
             for name in workers:
                 workers[name] = self._best(self._at(n, workers), name, bool(targets))
             if workers == before:
                 break
+            there = with_workers(self.asked, workers)
         if self._judges and not targets:
             workers = self._beside(n, workers)
         self.chosen = workers
-        return with_workers(self.asked, workers)
+        return with_workers(self.asked, workers), n
 
     def _say(self) -> None:
         if self._tell is not None:
@@ -180,7 +190,7 @@ class Crewing:
 
         def value(n: int, counts: dict[str, int]) -> float:
             here = self._at(n, counts)
-            return objective(here, n, self._run(here).mean("step_s"))
+            return objective(here, n, self._seen(here).mean("step_s"))
 
         return further if value(more, further) < value(instances, workers) else workers
 
@@ -224,6 +234,10 @@ class Crewing:
         except StuckError as error:
             return never(scenario.fleet.instances, 1, error)
 
+    def _seen(self, scenario: Scenario) -> Trial:
+        """The run that a search goes by."""
+        return self._run(long_enough(scenario))
+
     def _best(self, here: Scenario, name: str, hardly: bool) -> int:
         """The workers of one station that are best for a count of instances. hardly: for a step that is hardly longer
         than with plenty of them, as targets ask."""
@@ -231,7 +245,7 @@ class Crewing:
             return self._judging(here, name, hardly)
         if hardly or not getattr(here.stations, name).worker_price_usd_per_h:
             return self._enough(here, name)
-        free = self._run(with_workers(here, {name: PLENTY}))
+        free = self._seen(with_workers(here, {name: PLENTY}))
         most = max(1, math.ceil(free.mean(f"stations.{name}.workers_most")))
         in_use = free.mean(f"stations.{name}.workers_p99")
 
@@ -258,7 +272,7 @@ class Crewing:
 
     def _step_s(self, here: Scenario) -> float:
         """Seconds of a step, infinite where such a step is of no use."""
-        return self._run(here).mean("step_s")
+        return self._seen(here).mean("step_s")
 
     def _plenty(self, name: str) -> int:
         """So many of a station that none is waited for."""
@@ -281,25 +295,25 @@ class Crewing:
         """The engines of a judge that are best for a count of instances. hardly: as of `_best`; so where they cost
         nothing."""
         each, most = self._each(name), self._plenty(name)
-        limit = (1.0 + _HARDLY) * self._run(with_workers(here, {name: most})).mean("step_s")
+        limit = (1.0 + _HARDLY) * self._seen(with_workers(here, {name: most})).mean("step_s")
         start = max(1, self._near[name] // each)
         free = judges_usd_per_h(here) == 0.0
         if not (hardly or free):
             return each * self._least(here, name, start, most // each, each)
         found = smallest(
-            lambda n: self._run(with_workers(here, {name: n * each})).mean("step_s") <= limit, start, most // each
+            lambda n: self._seen(with_workers(here, {name: n * each})).mean("step_s") <= limit, start, most // each
         )
         return most if found is None else found * each
 
     def _enough(self, here: Scenario, name: str) -> int:
         """The fewest workers with which a step is hardly longer than with plenty of them."""
-        free = self._run(with_workers(here, {name: PLENTY}))
+        free = self._seen(with_workers(here, {name: PLENTY}))
         limit = (1.0 + _HARDLY) * free.mean("step_s")
         counts = EDGES[1 : bisect_left(EDGES, free.mean(f"stations.{name}.workers_most")) + 2]
         start = bisect_left(counts, free.mean(f"stations.{name}.workers_p99"))
 
         def holds(k: int) -> bool:
-            return self._run(with_workers(here, {name: int(counts[k - 1])})).mean("step_s") <= limit
+            return self._seen(with_workers(here, {name: int(counts[k - 1])})).mean("step_s") <= limit
 
         found = smallest(holds, max(1, start), len(counts))
         return int(counts[(len(counts) if found is None else found) - 1])

@@ -34,7 +34,7 @@ from fleetsim.config.workload import ConstantTokens
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import StuckError
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
-from fleetsim.job.trials import Measure, Tell, flat, with_instances
+from fleetsim.job.trials import Measure, Tell, flat, long_enough, with_instances
 from fleetsim.policies.samples import AGE_ACTIONS, IN_FLIGHT
 from fleetsim.search.runnable_counts import smallest
 from fleetsim.sim.second_pool import counted_as_first
@@ -169,9 +169,10 @@ def staleness_budget(scenario: Scenario) -> float | None:
 def queue_cap_of(scenario: Scenario, instances: int, measure: Measure, tell: Tell | None = None) -> QueueCap:
     """The smallest buffer capacity at `instances` that costs at most EPSILON of step time, from single runs.
 
-    All runs share replication 0's draws. A cap with which the run gets stuck does not hold.
+    All runs share replication 0's draws; those of spot machines are looks. A cap with which the run gets stuck does not
+    hold.
     """
-    base = with_instances(scenario, instances)
+    base = long_enough(with_instances(scenario, instances))
     batch, group = scenario.trainer.batch_samples, scenario.workload.group_size
     budget = staleness_budget(scenario)
     bound = None if budget is None else max(batch, math.floor(budget * batch))

@@ -138,9 +138,9 @@ def decided(scenario: Scenario, given: Collection[str], measure: Measure, tell: 
         job = with_both_counts(job, targets, measure, tell)
     rate, guess = matched(job)
     crewing = Crewing(job, measure, tell)
-    job = crewing.job(guess, targets)
+    job, near = crewing.job(guess, targets)
     trials = Trials(job, measure, tell)
-    best = best_of(trials, guess, targets, job.run.replications)
+    best = best_of(trials, near, targets, job.run.replications)
     return Decided(job, rate, guess, targets, trials, best, crewing)
 
 

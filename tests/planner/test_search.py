@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import fleetsim as fs
 from fleetsim.config.load import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, StuckError
-from fleetsim.job.trials import Measure, flat, remembered, simulated
+from fleetsim.job.trials import Measure, flat, looked, remembered, simulated, with_instances
 from fleetsim.plan.choices import ChoiceInputs
 from fleetsim.plan.plan import pareto, plan, worth_a_look
 from fleetsim.plan.space import Space, usd_per_h
@@ -166,6 +167,22 @@ def test_an_hour_of_a_plan_costs_what_its_own_spot_machines_do() -> None:
     found = fs.plan(fs.load(trainer_gpus=1, max_staleness=1, spot=0.5, replications=1, **fleet), gpus=2)
     for row in found.found.rows:
         assert usd_per_h(row) == pytest.approx(3600 * row.usd / row.step_s, rel=0.05), row.choice.share.label
+
+
+@pytest.mark.parametrize("instances", [2, 4])
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"batch": 64, "len": 1500, "model": "Qwen/Qwen3-32B", "gpu": "H200", "max_staleness": 0, "spot": 1.0},
+        {"batch": 256, "len": 600, "max_staleness": 2, "trainer_gpus": 16, "spot": 1.0},
+    ],
+    ids=["a step of minutes", "a step of seconds"],
+)
+def test_a_look_at_spot_machines_sees_what_a_long_run_sees(job: dict[str, Any], instances: int) -> None:
+    """80 and 27 % too slow where machines came and went as fast as the trainer alone steps."""
+    scenario = with_instances(fs.load(**job).scenario, instances)
+    look, long = (fmean(float(simulated(s, r)["step_s"]) for r in range(2)) for s in (looked(scenario), scenario))
+    assert look == pytest.approx(long, rel=0.04)
 
 
 def test_nothing_within_the_bound_is_lost_from_the_front() -> None:

@@ -9,6 +9,8 @@ import pytest
 
 import fleetsim as fs
 from fleetsim.job.trials import planned, simulated, with_instances
+from fleetsim.search import best as search
+from fleetsim.search.best import Best
 from fleetsim.search.objective import objective
 from fleetsim.search.workers import with_workers
 from fleetsim.size.size import Sizing, size
@@ -88,6 +90,19 @@ def test_no_pair_of_instances_and_judges_is_better_and_advice_comes_true(
         again = own.simulate(replications=1)
         for name, promise in advised["promise"].items():
             assert promise["low"] <= again.mean[name] <= promise["high"], (advised["what"], name)
+
+
+def test_plenty_of_priced_sandboxes_do_not_make_the_fleet_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a price, a million of them cost so much beside any instance that the fastest fleet is the best."""
+    seen = list[int]()
+
+    def best_of(*args: Any, **options: Any) -> Best:
+        seen.append((best := search.best_of(*args, **options)).instances)
+        return best
+
+    monkeypatch.setattr("fleetsim.search.workers.best_of", best_of)
+    plan = sized(job_of(sandbox_price=0.5))
+    assert seen[0] <= plan.instances + 1
 
 
 def test_without_a_limit_the_most_in_use_is_told() -> None:
