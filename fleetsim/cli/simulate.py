@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
 
-from fleetsim.cli.flags import BriefOutput
+from fleetsim.cli.flags import Output
 from fleetsim.cli.terminal import say
 from fleetsim.errors import Problem, Problems
 from fleetsim.files import new_file, unwritten
@@ -98,13 +98,9 @@ def _new_writable_file(flag: str, output: str | None) -> Path | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimulateOutput(BriefOutput):
+class SimulateOutput(Output):
     """What `simulate` does with its answer."""
 
-    fail_if: Annotated[
-        list[str] | None,
-        Option('Exit 10 if true: "trainer_idle_fraction>0.1". Repeatable.', RUN, metavar="CONDITION"),
-    ] = None
     parquet: Annotated[
         str | None, Option("Write the records there, one file a table.", RUN, metavar="DIR", after="json_")
     ] = None

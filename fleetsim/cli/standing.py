@@ -13,8 +13,9 @@ from msgspec import Struct
 from fleetsim.alerts.ask import Alerts, Dashboard
 from fleetsim.alerts.ask import alerts as ask_alerts
 from fleetsim.alerts.ask import dashboard as ask_dashboard
+from fleetsim.cli.flags import AsJson
 from fleetsim.cli.terminal import say
-from fleetsim.job.settings import RUN, Option
+from fleetsim.job.settings import Option
 from fleetsim.watch.ask import FleetWatch, log_watch, watcher
 from fleetsim.watch.ask import watch as look_once
 
@@ -31,7 +32,7 @@ OUTPUT = "Output"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Files:
+class Files(AsJson):
     """Where the rules go."""
 
     output: Annotated[
@@ -42,7 +43,6 @@ class Files:
     ] = None
     force: Annotated[bool, Option("Overwrite them.", OUTPUT, after="tests")] = False
     kubernetes: Annotated[bool, Option("As a PrometheusRule.", OUTPUT, after="force")] = False
-    json_: Annotated[bool, Option("One JSON document.", OUTPUT)] = False
 
 
 def alerts(asked: Alerts, files: Files) -> None:
@@ -195,7 +195,7 @@ class Stopped(BaseException):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export:
+class Export(AsJson):
     """Where what is found goes."""
 
     listen: Annotated[
@@ -203,7 +203,6 @@ class Export:
         Option("Where to export; without a host, loopback only.", None, metavar="[HOST]:PORT", after="prometheus"),
     ] = ":9105"
     once: Annotated[bool, Option("One evaluation, printed; no export.", None)] = False
-    json_: Annotated[bool, Option("One JSON document.", RUN)] = False
 
 
 def watch(asked: FleetWatch, export: Export) -> None:
