@@ -13,12 +13,13 @@ import numpy as np
 from msgspec import Struct, field
 
 from fleetsim.calibrate.ask import Calibrate
+from fleetsim.calibrate.loads import Request
 from fleetsim.calibrate.server.client import Client
 from fleetsim.calibrate.server.engine import ServerEngine
 from fleetsim.calibrate.server.http_player import HttpPlayer
 from fleetsim.calibrate.server.identity import Identity
 from fleetsim.calibrate.server.metrics import Guard
-from fleetsim.calibrate.server.play import EXTRAS, Ask, Dialect, Play, Prompts
+from fleetsim.calibrate.server.play import EXTRAS, Dialect, Play, Prompts
 from fleetsim.calibrate.session import LoadRefusedError
 from fleetsim.errors import OutsideError
 
@@ -37,7 +38,7 @@ async def dialect_of(client: Client, model: str, nonce: int, player: HttpPlayer)
             dialect = Dialect(model, dict(extras), Prompts(nonce, text))
             player.dialect = dialect
             try:
-                played = await player.play(Play((Ask(1, PROBE_PROMPT, PROBE_TOKENS),)), player.now() + 3600)
+                played = await player.play(Play((Request(1, PROBE_PROMPT, PROBE_TOKENS),)), player.now() + 3600)
             except LoadRefusedError as error:
                 refused = error
                 continue
@@ -68,7 +69,7 @@ async def slots_of(player: HttpPlayer, at_once: int, deadline_s: float, room_tok
     most, prompt = 2048, 16
     ask = min(at_once, max(1, room_tokens // (prompt + 128)))
     for n in sorted({min(64, ask), min(320, ask), ask}):
-        played = await player.play(Play(tuple(Ask(i, prompt, most) for i in range(n)), window=4), deadline_s)
+        played = await player.play(Play(tuple(Request(i, prompt, most) for i in range(n)), window=4), deadline_s)
         if played.crowded and 0 < played.started < n:
             return played.started, True
         if played.cut or played.started < n:
@@ -86,7 +87,7 @@ async def budget_of(player: HttpPlayer, longest: int, key: int, deadline_s: floa
     most = min(longest - 32, 512)
     if length < 512 or most < 64:
         return None
-    base = Play((Ask(0, 16, most),), then=(Ask(key, length, 1),), gap=24)
+    base = Play((Request(0, 16, most),), then=(Request(key, length, 1),), gap=24)
     played = await player.play(base, deadline_s)
     if len(played.base) != 1 or len(played.late) != 1 or not played.late[0].times:
         return None
@@ -167,7 +168,7 @@ async def measure_sync(client: Client, engine: ServerEngine, deadline_s: float) 
     engine.tell("pausing and resuming")
     await engine.watch.idle()
     began, most = engine.now(), min(4096, engine.limits.max_model_len - 40)
-    play = Play(tuple(Ask(i, 32, most) for i in range(min(64, engine.limits.max_num_seqs))))
+    play = Play(tuple(Request(i, 32, most) for i in range(min(64, engine.limits.max_num_seqs))))
     found = await pause_and_resume(client, engine.player, play, deadline_s)
     if found is None:
         engine.note("sync: the server did not pause, or nothing ran that could be paused")
@@ -210,7 +211,7 @@ async def pause_and_resume(
         return {
             "pause_keep_s": round(frozen - asked, 6),
             "resume_to_next_result_s": round(next_s - resumed, 6),
-            "streams": sum(a.n for a in play.asks),
+            "streams": len(play.asks),
         }
     finally:
         playing.cancel()
