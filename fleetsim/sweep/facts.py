@@ -1,4 +1,4 @@
-"""A sweep, told: the best, the cells worth a look, what each key does, what to type next; and every cell in a picture."""
+"""A sweep, told: the best, the cells worth a look, what each key does, what to type next; all cells in a picture."""
 
 from __future__ import annotations
 
