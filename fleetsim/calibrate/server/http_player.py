@@ -101,7 +101,7 @@ class HttpPlayer:
                 return False
             if self.now() - state.last_s > self._client.timeout_s:
                 raise GoneError(
-                    f"{self._client.address.root}: no token for {self._client.timeout_s:g} s; is the server alive, "
+                    f"{self._client.root}: no token for {self._client.timeout_s:g} s; is the server alive, "
                     "and not paused?"
                 )
             state.moved.clear()
@@ -135,7 +135,7 @@ class HttpPlayer:
                         state.at()
         except BrokenStreamError as error:
             raise OutsideError(
-                f"{self._client.address.root}: its stream of a completion broke off: {error}; see the server's own log"
+                f"{self._client.root}: its stream of a completion broke off: {error}; see the server's own log"
             ) from None
         finally:
             response.settle()
@@ -143,7 +143,7 @@ class HttpPlayer:
             self.usage_counts = response.usage_counts
         if not response.done and not all(s.ended for s in streams):
             raise GoneError(
-                f"{self._client.address.root}: a response ended before its end; did the server die? See its own log"
+                f"{self._client.root}: a response ended before its end; did the server die? See its own log"
             )
         for s in streams:
             s.ended = s.ended or "stop"

@@ -44,10 +44,10 @@ async def dialect_of(client: Client, model: str, nonce: int, player: HttpPlayer)
                 continue
             stream = played.streams[0]
             if stream.tokens <= 0:
-                refused = OutsideError(f"{client.address.root}: a completion came back without any token")
+                refused = OutsideError(f"{client.root}: a completion came back without any token")
                 continue
             if not text and stream.prompt_tokens != PROBE_PROMPT:
-                refused = OutsideError(f"{client.address.root}: counts other prompt tokens than it was sent")
+                refused = OutsideError(f"{client.root}: counts other prompt tokens than it was sent")
                 break
             dialect.ends_early = stream.tokens < PROBE_TOKENS - 0.5
             dialect.counted_by = ("usage" if player.usage_counts else player.counted_by) if stream.exact else "spread"
@@ -57,7 +57,7 @@ async def dialect_of(client: Client, model: str, nonce: int, player: HttpPlayer)
                 dialect.prompts.tokens_per_word = max(0.25, stream.prompt_tokens / PROBE_PROMPT)
             return dialect
     raise OutsideError(
-        f"{client.address.root}: takes no way of asking for a completion that fleetsim knows; last answer: {refused}"
+        f"{client.root}: takes no way of asking for a completion that fleetsim knows; last answer: {refused}"
     )
 
 
@@ -161,7 +161,7 @@ async def measure_sync(client: Client, engine: ServerEngine, deadline_s: float) 
 
     It has the endpoints, and is not paused already by somebody else.
     """
-    answer = await client.get_json(client.address.own("is_paused"))
+    answer = await client.get_json("is_paused")
     if not isinstance(answer, dict) or answer.get("is_paused") is not False:
         engine.note("sync: no /pause and /resume there (vLLM has them with VLLM_SERVER_DEV_MODE=1)")
         return
@@ -195,7 +195,7 @@ async def pause_and_resume(
             return None
         asked, before = player.now(), arrivals.last_s
         try:
-            status, _ = await client.post(client.address.own("pause?mode=keep&clear_cache=false"))
+            status, _ = await client.post("pause?mode=keep&clear_cache=false")
             answered = player.now()
             if status != 200:
                 return None
@@ -230,13 +230,12 @@ async def resume(client: Client) -> None:
     said = ""
     for attempt in range(TRIES):
         try:
-            status, said = await client.post(client.address.own("resume"))
+            status, said = await client.post("resume")
             if status == 200:
                 return
         except OutsideError as error:
             said = str(error)
         await asyncio.sleep(0.2 * (attempt + 1))
     raise OutsideError(
-        f"{client.address.root}: is paused and does not resume ({said[:200]}); run: "
-        f"curl -X POST {client.address.own('resume')}"
+        f"{client.root}: is paused and does not resume ({said[:200]}); run: curl -X POST {client.root}/resume"
     )
