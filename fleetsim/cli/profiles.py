@@ -140,19 +140,17 @@ def show_(
     fleetsim profile show engine.profile.json
     fleetsim profile show engine.profile.json --html profile.html
     """
+    from fleetsim.cli.output import new_page, write_page
     from fleetsim.config.profile_files import load_profile
-    from fleetsim.files import new_file, write_text
 
-    place = None if html is None else new_file("--html", html)
+    place = new_page("--html", html)
     profile = load_profile(name)
+    _show(profile, name, "profile show", json_)
     if place is not None:
         from fleetsim.calibrate.facts import document
         from fleetsim.tell.page import document_page
 
-        write_text(place, document_page(document(profile, name)))
-    _show(profile, name, "profile show", json_)
-    if place is not None:
-        say(f"wrote {place}; it opens in any browser, offline", err=True)
+        write_page(place, document_page(document(profile, name)))
 
 
 @app.command("check")
