@@ -76,7 +76,7 @@ def alerts(asked: Alerts, files: Files) -> None:
         from fleetsim.alerts.facts import document
         from fleetsim.tell.terminal import draw
 
-        show(draw(document(result.standing, files.output, files.tests)))
+        show(draw(document(result.standing, str(rules), files.tests)))
     warn(result.warnings)
 
 
