@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
-from fleetsim.cli.flags import BriefOutput, Output, Printed
+from fleetsim.cli.flags import Output, Printed
 from fleetsim.cli.terminal import say
 from fleetsim.errors import Problems
 from fleetsim.job.settings import RUN, Option, Question
@@ -24,11 +24,11 @@ Q = TypeVar("Q", bound=Question)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SavedOutput(BriefOutput):
+class SavedOutput(Output):
     """The output of a command whose answer is a scenario."""
 
     save: Annotated[
-        str | None, Option("Write the job, sized, as a scenario file.", RUN, metavar="FILE", after="json_")
+        str | None, Option("Write what is recommended as a scenario file.", RUN, metavar="FILE", after="json_")
     ] = None
     to: Annotated[
         str | None, Option("Say it to a framework as well: what changes of --config.", RUN, metavar="FRAMEWORK")

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from fleetsim.cli.flags import Formed
+from fleetsim.cli.flags import Drawn
 from fleetsim.cli.terminal import say
 from fleetsim.compare.ask import ask
 from fleetsim.compare.checked_question import checked
 from fleetsim.compare.question import Compare
-from fleetsim.job.settings import RUN, Option
 from fleetsim.records import replace
 
 if TYPE_CHECKING:
     from fleetsim.compare.ask import CompareResult
 
 
-@dataclass(frozen=True, kw_only=True)
-class ComparedOutput(Formed):
-    """What `compare` does with its answer."""
-
-    html: Annotated[
-        str | None,
-        Option("Write a page with charts there; it opens offline.", RUN, metavar="FILE", after="min_change"),
-    ] = None
-    explain: Annotated[bool, Option("Print the rest too: every metric and input, notes.", RUN, after="json_")] = False
-
-
-def compare(asked: Compare, output: ComparedOutput) -> None:
+def compare(asked: Compare, output: Drawn) -> None:
     """What changed between A and B, by how much, and is it more than luck? Scenarios, results or windows of history.
 
     Examples:
@@ -72,7 +59,7 @@ def compare(asked: Compare, output: ComparedOutput) -> None:
     stop_at(question.gate.tripped(result.comparison))
 
 
-def _so_far(known: CompareResult, missing: str, output: ComparedOutput) -> None:
+def _so_far(known: CompareResult, missing: str, output: Drawn) -> None:
     """Shows the comparison of the pairs that were simulated, after Ctrl-C."""
     from fleetsim.cli.output import show_result
 

@@ -136,14 +136,27 @@ class Formed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Printed(Formed):
-    """What a command does with its answer. Python has methods of the result for it."""
+class AsJson:
+    """A text, or the same for a program."""
+
+    json_: Annotated[bool, Option("One JSON document.", "Output")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn(Formed):
+    """An answer that is told in brief, whole, or on a page."""
 
     html: Annotated[str | None, Option("Write a page with charts there; it opens offline.", RUN, metavar="FILE")] = None
+    explain: Annotated[bool, Option("Print the rest too: why, what else was looked at, what was assumed.", RUN)] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Printed(Drawn):
+    """What a command does with its answer. Python has methods of the result for it."""
+
     fail_if: Annotated[
         list[str] | None, Option('Exit 10 if true: "step_s>30". Repeatable.', RUN, metavar="CONDITION")
     ] = None
-    explain: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,12 +164,3 @@ class Output(Printed):
     """What a command does with an answer that rests on an engine's speed."""
 
     strict: Annotated[bool, Option("Exit 12 outside the measured range.", RUN)] = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class BriefOutput(Output):
-    """What a command does with an answer that is told in brief."""
-
-    explain: Annotated[
-        bool, Option("Print the rest too: why, what else was tried, what was assumed.", RUN, after="strict")
-    ] = False

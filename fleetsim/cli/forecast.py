@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from fleetsim.cli.answer import answer
-from fleetsim.cli.flags import BriefOutput
+from fleetsim.cli.flags import Output
 from fleetsim.forecast.ask import NUMBERS, Forecast
 from fleetsim.forecast.ask import forecast as ask
 
 
-def forecast(asked: Forecast, output: BriefOutput) -> None:
+def forecast(asked: Forecast, output: Output) -> None:
     """What the whole run takes: hours, GPU-hours, dollars and tokens to its last step, with ranges.
 
     Examples:

@@ -87,8 +87,9 @@ def _of_run(
     start: Mapping[str, Any] | None = None,
 ) -> None:
     """The job of a run. start: the configuration of the framework that was named. Raises InputError without a run."""
+    from fleetsim.cli.output import put
     from fleetsim.errors import InputError, Problem
-    from fleetsim.files import new_file, write_text
+    from fleetsim.files import new_file
     from fleetsim.replay.shown import run_file
 
     if run is None:
@@ -101,11 +102,7 @@ def _of_run(
         return
     for note in found.notes:
         say(f"warning: {note}", err=True)
-    if place is None:
-        say(found.text, nl=False)
-        return
-    write_text(place, found.text)
-    say(f"wrote {place}; next: fleetsim size --scenario {place}", err=True)
+    put(place, found.text, f"; next: fleetsim size --scenario {place}")
 
 
 def _tell_imported(result: Imported, output: str | None, force: bool, as_json: bool, verbose: bool) -> None:

@@ -133,7 +133,7 @@ class Need(Struct, frozen=True):
         )
 
     def __str__(self) -> str:
-        return self.package + ",".join(sign + limit for sign, limit in self.bounds)
+        return ",".join(sign + limit for sign, limit in self.bounds)
 
 
 def needs() -> tuple[Need, ...]:
@@ -169,18 +169,19 @@ def version_of(package: str) -> str | None:
 
 def required() -> Check:
     """The packages that every command needs."""
-    found = {need: version_of(need.package) for need in needs() if need.extra is None}
-    missing = [str(need) for need, version in found.items() if version is None]
-    wrong = [
-        f"{need.package} {version}, needs {','.join(s + v for s, v in need.bounds)}"
-        for need, version in found.items()
-        if version is not None and not need.allows(version)
-    ]
-    facts = {need.package: version for need, version in found.items()}
+    facts, missing, wrong = _found([need for need in needs() if need.extra is None])
     if missing or wrong:
         text = "; ".join([*wrong, *(f"{name} is missing" for name in missing)])
         return Check("packages", "fault", text, "pip install --upgrade --force-reinstall fleetsim", facts)
     return Check("packages", "ok", ", ".join(f"{name} {version}" for name, version in facts.items()), None, facts)
+
+
+def _found(wanted: list[Need]) -> tuple[dict[str, str | None], list[str], list[str]]:
+    """The version of each package, None = not installed; those that are missing, and in words those that do not do."""
+    found = {need: version_of(need.package) for need in wanted}
+    missing = [need.package for need, version in found.items() if version is None]
+    wrong = [f"{n.package} {v}, needs {n}" for n, v in found.items() if v is not None and not n.allows(v)]
+    return {need.package: version for need, version in found.items()}, missing, wrong
 
 
 def extras() -> list[Check]:
@@ -194,16 +195,14 @@ def extras() -> list[Check]:
 
 def _extra(name: str, wanted: list[Need]) -> Check:
     use = ENABLES.get(name, "")
-    found = {need: version_of(need.package) for need in wanted}
-    facts = {"enables": use, "packages": {need.package: version for need, version in found.items()}}
+    packages, missing, wrong = _found(wanted)
+    facts = {"enables": use, "packages": packages}
     pip = f"pip install 'fleetsim[{name}]'"
-    wrong = [f"{n.package} {v}, needs {n}" for n, v in found.items() if v is not None and not n.allows(v)]
-    missing = [n.package for n, v in found.items() if v is None]
     if wrong:
         return Check(f"extra {name}", "warning", f"{'; '.join(wrong)} (for {use})", f"{pip} --upgrade", facts)
     if missing:
         return Check(f"extra {name}", "info", f"not installed: {', '.join(missing)} (for {use})", pip, facts)
-    there = ", ".join(f"{need.package} {version}" for need, version in found.items())
+    there = ", ".join(f"{package} {version}" for package, version in packages.items())
     return Check(f"extra {name}", "ok", f"{use}: {there}", None, facts)
 
 

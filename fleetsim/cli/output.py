@@ -165,5 +165,14 @@ def new_page(flag: str, output: str | None) -> Path | None:
 
 def write_page(place: Path, text: str) -> None:
     """A page, and a line on stderr that says where it is. Raises OutsideError."""
+    put(place, text, "; it opens in any browser, offline")
+
+
+def put(place: Path | None, text: str, then: str = "") -> None:
+    """A text in its file, with a line on stderr that says so and ends with `then`; without one on stdout. Raises
+    OutsideError."""
+    if place is None:
+        say(text, nl=False)
+        return
     write_text(place, text)
-    say(f"wrote {place}; it opens in any browser, offline", err=True)
+    say(f"wrote {place}{then}", err=True)

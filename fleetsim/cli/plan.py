@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
-
 from fleetsim.cli.answer import SavedOutput, answer
-from fleetsim.job.settings import RUN, Option
 from fleetsim.plan.ask import Plan, ask
 from fleetsim.plan.result import COUNTS
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlanOutput(SavedOutput):
-    """What `plan` does with its answer."""
-
-    save: Annotated[
-        str | None, Option("Write the recommended plan as a scenario file.", RUN, metavar="FILE", after="json_")
-    ] = None
-
-
-def plan(asked: Plan, output: PlanOutput) -> None:
+def plan(asked: Plan, output: SavedOutput) -> None:
     """Which GPUs, engines and split for a budget: every choice together, the few plans that are worth a look.
 
     Examples:

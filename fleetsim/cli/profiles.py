@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleetsim import units
-from fleetsim.calibrate.ask import OUTPUT, Calibrate
-from fleetsim.cli.flags import Formed, command
+from fleetsim.calibrate.ask import Calibrate
+from fleetsim.cli.flags import AsJson, Formed, command
 from fleetsim.cli.terminal import say
 from fleetsim.errors import NOT_HELD
 from fleetsim.job.fields import JobFields, ready
-from fleetsim.job.settings import RUN, TRAINER, AnyJob, Lends, Option, said
+from fleetsim.job.settings import TRAINER, AnyJob, Lends, said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,14 +29,7 @@ if TYPE_CHECKING:
 # --- `fleetsim calibrate`: measure an engine, fit its step time, check it on batches kept out of the fit.
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProfileOutput:
-    """What `calibrate` does with its answer beside writing it."""
-
-    json_: Annotated[bool, Option("One JSON document.", OUTPUT)] = False
-
-
-def calibrate(asked: Calibrate, output: ProfileOutput) -> None:
+def calibrate(asked: Calibrate, output: AsJson) -> None:
     """Measure an engine under RL-like load and write a profile that size and simulate use.
 
     Examples:
@@ -111,13 +104,6 @@ class TrainerStep:
         return job, trainer_estimate(job.scenario, job.given)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainerOutput:
-    """What `profile trainer` does with its answer."""
-
-    json_: Annotated[bool, Option("One JSON document.", RUN)] = False
-
-
 def ls(output: Formed) -> None:
     """List the profiles that come with fleetsim, and those in this folder (*.profile.json).
 
@@ -154,19 +140,17 @@ def show_(
     fleetsim profile show engine.profile.json
     fleetsim profile show engine.profile.json --html profile.html
     """
+    from fleetsim.cli.output import new_page, write_page
     from fleetsim.config.profile_files import load_profile
-    from fleetsim.files import new_file, write_text
 
-    place = None if html is None else new_file("--html", html)
+    place = new_page("--html", html)
     profile = load_profile(name)
+    _show(profile, name, "profile show", json_)
     if place is not None:
         from fleetsim.calibrate.facts import document
         from fleetsim.tell.page import document_page
 
-        write_text(place, document_page(document(profile, name)))
-    _show(profile, name, "profile show", json_)
-    if place is not None:
-        say(f"wrote {place}; it opens in any browser, offline", err=True)
+        write_page(place, document_page(document(profile, name)))
 
 
 @app.command("check")
@@ -286,7 +270,7 @@ def estimate(
         say(f"wrote {place}", err=True)
 
 
-def trainer(asked: TrainerStep, output: TrainerOutput) -> None:
+def trainer(asked: TrainerStep, output: AsJson) -> None:
     """Estimate a training step: its seconds, the smallest trainer, what more GPUs would do, and how sure that is.
 
     Examples:

@@ -16,7 +16,7 @@ from fleetsim.cli.flags import Printed
 from fleetsim.cli.terminal import say
 from fleetsim.errors import NOT_HELD, InputError, Problem, Problems
 from fleetsim.files import new_file, reason, write_text
-from fleetsim.job.settings import RUN, Option
+from fleetsim.job.settings import Option
 from fleetsim.records import replace
 from fleetsim.replay.ask import Replay, ask
 from fleetsim.replay.history_fields import SOURCE, AccessFields
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 class ReplayOutput(Printed):
     """What `replay` does with its answer, and with the window."""
 
-    explain: Annotated[bool, Option("Print the rest too: every question, all figures, the back-test.", RUN)] = False
     save: Annotated[
         str | None,
         Option("Keep the window: one Parquet file.", SOURCE, metavar="PATH", after="framework"),

@@ -55,15 +55,11 @@ def init(
     fleetsim scenario init -o new.yaml
     fleetsim scenario init verl-fully-async -o verl.yaml
     """
-    from fleetsim.files import new_file, write_text
+    from fleetsim.cli.output import put
+    from fleetsim.files import new_file
 
     place = None if output is None else new_file("--output", output, force)
-    text = _text_of(name)
-    if place is None:
-        say(text, nl=False)
-        return
-    write_text(place, text)
-    say(f"wrote {place}; next: fleetsim size --scenario {place}", err=True)
+    put(place, _text_of(name), f"; next: fleetsim size --scenario {place}")
 
 
 @app.command("check")

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
-
 from fleetsim.cli.answer import SavedOutput, answer
-from fleetsim.job.settings import RUN, Option
 from fleetsim.split.ask import Split
 from fleetsim.split.ask import split as ask
 
 
-@dataclass(frozen=True, kw_only=True)
-class AdvisedOutput(SavedOutput):
-    """What `split` does with its answer."""
-
-    save: Annotated[
-        str | None, Option("Write the advised way as a scenario file.", RUN, metavar="FILE", after="json_")
-    ] = None
-
-
-def split(asked: Split, output: AdvisedOutput) -> None:
+def split(asked: Split, output: SavedOutput) -> None:
     """Share these GPUs between rollout and trainer, or split them, and how: every way simulated and ranked.
 
     Examples:

@@ -8,20 +8,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Struct
-
 from fleetsim.alerts.ask import Alerts, Dashboard
 from fleetsim.alerts.ask import alerts as ask_alerts
 from fleetsim.alerts.ask import dashboard as ask_dashboard
+from fleetsim.cli.flags import AsJson
 from fleetsim.cli.terminal import say
-from fleetsim.job.settings import RUN, Option
+from fleetsim.job.settings import Option
 from fleetsim.watch.ask import FleetWatch, log_watch, watcher
 from fleetsim.watch.ask import watch as look_once
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fleetsim.alerts.ask import AlertsResult, DashboardResult
     from fleetsim.watch.watch import WallClock
 
 
@@ -31,7 +29,7 @@ OUTPUT = "Output"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Files:
+class Files(AsJson):
     """Where the rules go."""
 
     output: Annotated[
@@ -42,7 +40,6 @@ class Files:
     ] = None
     force: Annotated[bool, Option("Overwrite them.", OUTPUT, after="tests")] = False
     kubernetes: Annotated[bool, Option("As a PrometheusRule.", OUTPUT, after="force")] = False
-    json_: Annotated[bool, Option("One JSON document.", OUTPUT)] = False
 
 
 def alerts(asked: Alerts, files: Files) -> None:
@@ -56,52 +53,35 @@ def alerts(asked: Alerts, files: Files) -> None:
 
     Each alert says how often it fires without its fault, and how soon it sees it. docs/alerts.md has the method.
     """
+    from os.path import relpath
+
     from fleetsim.cli.output import show, show_json, warn
     from fleetsim.cli.progress import progress
+    from fleetsim.files import write_text
 
-    places = _checked(asked, files)
+    rules, tests = _checked(asked, files)
     asked, _ = asked.ready()
     with progress("loading the simulator") as watch:
         result = ask_alerts(asked, watch)
-        places.write(result)
+    text = result.kubernetes() if files.kubernetes else result.rule_file()
+    if tests is not None and rules is not None:
+        write_text(tests, result.test_file(relpath(rules, tests.parent)))
+    if rules is not None:
+        write_text(rules, text)
     if files.json_:
         show_json(result.document())
-    elif places.rules is None:
-        say(places.rule_text(result), nl=False)
+    elif rules is None:
+        say(text, nl=False)
     else:
         from fleetsim.alerts.facts import document
         from fleetsim.tell.terminal import draw
 
-        show(draw(document(result.standing, str(places.rules), None if places.tests is None else str(places.tests))))
+        show(draw(document(result.standing, str(rules), files.tests)))
     warn(result.warnings)
 
 
-class RuleFiles(Struct, frozen=True):
-    """The rule file and its tests, each None where it is not asked for; no tests without rules."""
-
-    rules: Path | None
-    tests: Path | None
-    kubernetes: bool
-
-    def rule_text(self, result: AlertsResult) -> str:
-        """The rules, in their form."""
-        return result.kubernetes() if self.kubernetes else result.rule_file()
-
-    def write(self, result: AlertsResult) -> None:
-        """Writes what is asked for. Raises OutsideError."""
-        from os.path import relpath
-
-        from fleetsim.files import write_text
-
-        if self.rules is None:
-            return
-        if self.tests is not None:
-            write_text(self.tests, result.test_file(relpath(self.rules, self.tests.parent)))
-        write_text(self.rules, self.rule_text(result))
-
-
-def _checked(asked: Alerts, files: Files) -> RuleFiles:
-    """Where the rules go, before the plan is read. Raises InputError."""
+def _checked(asked: Alerts, files: Files) -> tuple[Path | None, Path | None]:
+    """Where the rules and their tests go, before the plan is read. Raises InputError."""
     from fleetsim.errors import InputError, Problem
     from fleetsim.files import apart, new_file
 
@@ -116,7 +96,7 @@ def _checked(asked: Alerts, files: Files) -> RuleFiles:
     apart({"--output": files.output, "--tests": files.tests})
     rules = None if files.output is None else new_file("--output", files.output, files.force)
     tests = None if files.tests is None else new_file("--tests", files.tests, files.force)
-    return RuleFiles(rules, tests, files.kubernetes)
+    return rules, tests
 
 
 # --- `fleetsim dashboard`: a Grafana dashboard of the standing signals, predicted against observed.
@@ -152,7 +132,7 @@ def dashboard(asked: Dashboard, file: File) -> None:
 
     Import it in Grafana, or put it into its provisioning folder. It asks for data source, jobs and instances.
     """
-    from fleetsim.cli.output import stop_at, warn
+    from fleetsim.cli.output import put, stop_at, warn
     from fleetsim.cli.progress import progress
     from fleetsim.errors import InputError
     from fleetsim.files import new_file
@@ -168,23 +148,12 @@ def dashboard(asked: Dashboard, file: File) -> None:
     asked, _ = asked.ready()
     with progress("loading the simulator") as watch:
         result = ask_dashboard(asked, watch)
-    _put(place, result, file.kubernetes)
+    then = "for kubectl apply" if file.kubernetes else "to be imported in Grafana"
+    text = result.kubernetes() if file.kubernetes else result.text()
+    put(place, text, f": {len(result.document['panels'])} panels, {then}")
     warn(result.warnings)
     if missing is not None:
         stop_at([f"not there: {metric}" for metric in missing(result.expressions())])
-
-
-def _put(place: Path | None, result: DashboardResult, kubernetes: bool) -> None:
-    """The dashboard in its file, or on stdout. Raises OutsideError."""
-    from fleetsim.files import write_text
-
-    text = result.kubernetes() if kubernetes else result.text()
-    if place is None:
-        say(text, nl=False)
-        return
-    write_text(place, text)
-    then = "for kubectl apply" if kubernetes else "to be imported in Grafana"
-    say(f"wrote {place}: {len(result.document['panels'])} panels, {then}", err=True)
 
 
 # --- `fleetsim watch`: looks at the fleet again and again, and exports what it should be.
@@ -195,7 +164,7 @@ class Stopped(BaseException):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export:
+class Export(AsJson):
     """Where what is found goes."""
 
     listen: Annotated[
@@ -203,7 +172,6 @@ class Export:
         Option("Where to export; without a host, loopback only.", None, metavar="[HOST]:PORT", after="prometheus"),
     ] = ":9105"
     once: Annotated[bool, Option("One evaluation, printed; no export.", None)] = False
-    json_: Annotated[bool, Option("One JSON document.", RUN)] = False
 
 
 def watch(asked: FleetWatch, export: Export) -> None:

@@ -118,17 +118,13 @@ def _of_windows(question: Checked, watch: Watch) -> Comparison:
 
 
 def _of_runs(question: Checked, watch: Watch) -> Comparison:
-    from fleetsim.compare.runs import REPLICATIONS, ToRun, compare_scenarios, with_doubt
-    from fleetsim.compare.saved_result import compare_results
+    from fleetsim.compare.runs import REPLICATIONS, ToRun, compare_runs, with_doubt
     from fleetsim.job.trials import remembered, simulated
 
     watch.loaded()
     a, b = question.sides
-    band, metrics, notes = question.asked.min_change, question.metrics, question.notes
-    if not (isinstance(a, ToRun) and isinstance(b, ToRun)):
-        return compare_results(a, b, min_change=band, metrics=metrics, notes=notes, tell=watch)
-    most = max(side.scenario.run.replications for side in (a, b))
-    wanted = question.asked.replications or max(REPLICATIONS, most)
+    jobs = [side for side in question.sides if isinstance(side, ToRun)]
+    wanted = question.asked.replications or max([REPLICATIONS, *(job.scenario.run.replications for job in jobs)])
 
     def progress(done: int, of: int) -> None:
         if watch.counts:
@@ -137,9 +133,12 @@ def _of_runs(question: Checked, watch: Watch) -> Comparison:
         else:
             watch(f"simulating: {done} of {of} runs")
 
-    found = compare_scenarios(a, b, wanted, min_change=band, metrics=metrics, notes=notes, progress=progress)
+    more = {"min_change": question.asked.min_change, "metrics": question.metrics, "notes": question.notes}
+    found = compare_runs(a, b, wanted, progress=progress, **more)
+    if len(jobs) < 2:
+        return found
     watch("what doubt about inputs does")
-    return with_doubt(found, a, b, remembered(simulated))
+    return with_doubt(found, jobs[0], jobs[1], remembered(simulated))
 
 
 @keywords()

@@ -1,4 +1,7 @@
-"""Two scenarios, simulated under the same draws where that can be, as the two sides of a comparison."""
+"""Two sides of a comparison: scenarios, simulated under the same draws where that can be, or results of earlier runs.
+
+A scenario beside a result is run as the result was.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,11 @@ import numpy as np
 from msgspec import Struct
 
 from fleetsim.compare.compare import PROFILE_HASH, Comparison, MetricChange, Side, assumed_of, inputs_of
+from fleetsim.compare.saved_result import SavedResult
 from fleetsim.compare.verdicts import compare
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.errors import Interrupted, StuckError
+from fleetsim.errors import InputError, Interrupted, Problem, StuckError
 from fleetsim.estimates import estimate
 from fleetsim.job.caveats import backlog_warnings
 from fleetsim.job.engine_source import accuracy_of
@@ -23,7 +27,7 @@ from fleetsim.records import replace
 from fleetsim.search.doubt import DRAWS
 from fleetsim.search.ranges import known_of, ratio_around, shared_draws, with_seeds
 from fleetsim.sim.threads import side_by_side
-from fleetsim.units import count
+from fleetsim.units import count, plural
 
 # Runs of each side unless somebody said how many: with fewer, a correction for two dozen metrics leaves little power.
 REPLICATIONS = 10
@@ -50,6 +54,9 @@ class ToRun(Struct, frozen=True):
     given: Collection[str] = ()
 
 
+Given = ToRun | SavedResult
+
+
 def unpaired_because(a: Scenario, b: Scenario) -> str | None:
     """Why run r of both did not draw the same for the same steps; None where it did.
 
@@ -65,24 +72,48 @@ def steps_words(steps: int | None) -> str:
     return "until it was steady" if steps is None else f"{count(steps)} steps"
 
 
-def equally_long(a: Scenario, b: Scenario) -> tuple[Scenario, Scenario, tuple[str, ...]]:
-    """Gives both sides the steps of the longer one: a run's beginning weighs on short runs. Returns a note, too."""
-    if a.run.steps == b.run.steps:
-        return a, b, ()
-    steps = None if a.run.steps is None or b.run.steps is None else max(a.run.steps, b.run.steps)
-    long_a, long_b, long = (steps_words(n) for n in (a.run.steps, b.run.steps, steps))
-    note = f"A would run {long_a} and B {long_b}: both ran {long} (--steps)"
-    return with_changes(a, {"run.steps": steps}), with_changes(b, {"run.steps": steps}), (note,)
+def _alike(a: Given, b: Given, replications: int) -> tuple[tuple[Given, Given], Sequence[int], list[str]]:
+    """Both sides as they are run, the replications of those that are, and what is to be said of it.
+
+    Two scenarios have the steps of the longer one: a run's beginning weighs on short runs. Raises InputError where one
+    is to be run like a result whose scenario cannot be read.
+    """
+    if not (isinstance(a, ToRun) and isinstance(b, ToRun)):
+        rows: Sequence[int] = ()
+        said, both = [], []
+        for one, other in ((a, b), (b, a)):
+            if isinstance(one, ToRun):
+                assert isinstance(other, SavedResult)
+                rows = [r for _, r in other.side.runs] or range(other.side.replications)
+                one = _like(one, other, len(rows), said)
+            both.append(one)
+        return (both[0], both[1]), rows, said
+    shorter, longer = sorted((a.scenario.run.steps, b.scenario.run.steps), key=lambda n: (n is None, n))
+    said = []
+    if shorter != longer:
+        long_a, long_b, long = map(steps_words, (a.scenario.run.steps, b.scenario.run.steps, longer))
+        said.append(f"A would run {long_a} and B {long_b}: both ran {long} (--steps)")
+    as_long = {"run.steps": longer, "run.replications": replications}
+    x, y = (replace(one, scenario=with_changes(one.scenario, as_long)) for one in (a, b))
+    return (x, y), range(replications), said
 
 
-def run_side(job: ToRun, replications: Sequence[int]) -> Side:
-    """One scenario over some replications. Raises what `simulate` raises, a StuckError with the side's label."""
-    found = side_by_side(lambda r: _one(job, r, simulated), replications)
-    return scenario_side(job, {(job.scenario.run.seed, r): run for r, run in zip(replications, found, strict=True)})
+def _like(one: ToRun, other: SavedResult, runs: int, said: list[str]) -> ToRun:
+    """The scenario, to be run as a result was."""
+    if other.scenario is None:
+        rule = f"is to be run as {other.side.label} was, whose scenario this version cannot read"
+        raise InputError([Problem(one.label, None, rule, "write that result again with this version")])
+    like = other.scenario.run
+    as_it_was = f"{steps_words(like.steps)}, {plural(runs, 'replication')}, seed {like.seed}"
+    said.append(f"{one.label} was run as {other.side.label} was: {as_it_was}")
+    # Not the events: they are part of the job.
+    changes = {"run.steps": like.steps, "run.seed": like.seed, "run.warmup_steps": like.warmup_steps}
+    many = max(1, other.side.replications)
+    return replace(one, scenario=with_changes(one.scenario, {**changes, "run.replications": many}))
 
 
 def _one(job: ToRun, replication: int, measure: Measure) -> Mapping[str, Any]:
-    """The flat metrics of one run."""
+    """The flat metrics of one run. Raises what `simulate` raises, a StuckError with the side's label."""
     try:
         return flat(measure(job.scenario, replication))
     except StuckError as error:
@@ -116,9 +147,9 @@ def profile_hash(scenario: Scenario) -> str | None:
     return None if profile is None else seal_of(profile)
 
 
-def compare_scenarios(
-    a: ToRun,
-    b: ToRun,
+def compare_runs(
+    a: Given,
+    b: Given,
     replications: int = REPLICATIONS,
     *,
     min_change: float = 0.01,
@@ -127,57 +158,82 @@ def compare_scenarios(
     progress: Callable[[int, int], None] = lambda done, of: None,
     measure: Measure = simulated,
 ) -> Comparison:
-    """Simulates both and compares them; progress(done, of) is told after each run.
+    """Simulates what is no result yet, and compares both; progress(done, of) is told after each run.
 
-    Raises what `simulate` raises, and Interrupted on Ctrl-C: with the Comparison of the pairs so far, None before the
-    first.
+    replications: of two scenarios. Raises InputError as `_alike`, what `simulate` raises, and Interrupted on Ctrl-C:
+    with the Comparison of the pairs so far, None before the first.
     """
-    scenario_a, scenario_b, said = equally_long(a.scenario, b.scenario)
-    as_often = {"run.replications": replications}
-    scenario_a, scenario_b = with_changes(scenario_a, as_often), with_changes(scenario_b, as_often)
-    because = unpaired_because(scenario_a, scenario_b)
-    both = (replace(a, scenario=scenario_a), replace(b, scenario=scenario_b))
+    both, rows, said = _alike(a, b, replications)
+    said += [note for one in both if isinstance(one, SavedResult) for note in one.notes]
     runs: tuple[_Runs, _Runs] = ({}, {})
 
+    def side(one: Given, found: _Runs, pairs: int) -> Side:
+        return one.side if isinstance(one, SavedResult) else scenario_side(one, dict(list(found.items())[:pairs]))
+
     def compared(pairs: int) -> Comparison:
-        """Compares the first so many runs of each side."""
-        side_a, side_b = (scenario_side(job, dict(list(f.items())[:pairs])) for job, f in zip(both, runs, strict=True))
-        grows = *_backlog_notes("A", scenario_a, side_a), *_backlog_notes("B", scenario_b, side_b)
+        """Compares the first so many runs of each side that was simulated."""
+        sides = (side(both[0], runs[0], pairs), side(both[1], runs[1], pairs))
+        because = _unpaired(both, sides)
+        grows = [
+            note
+            for where, one, of in zip("AB", both, sides, strict=True)
+            if isinstance(one, ToRun)
+            for note in _backlog_notes(where, one.scenario, of)
+        ]
+        saved = any(isinstance(one, SavedResult) for one in both)
+        told = dict.fromkeys((*notes, *said, *_pair_notes(sides, because), *grows))
         return compare(
-            side_a,
-            side_b,
-            "scenarios",
+            *sides,
+            "results" if saved else "scenarios",
             metrics,
             pair=because is None,
             min_change=min_change,
-            notes=(*notes, *said, *(() if because is None else (unpaired_note(because),)), *grows),
+            notes=tuple(told),
         )
 
     def known(i: int, metrics_of_run: Mapping[str, Any]) -> None:
-        side, r = jobs[i]
-        runs[side][both[side].scenario.run.seed, r] = metrics_of_run
+        at, r, job = jobs[i]
+        runs[at][job.scenario.run.seed, r] = metrics_of_run
         progress(i + 1, len(jobs))
 
     # In turns: whatever is known at any time is known of both.
-    jobs = [(side, r) for r in range(replications) for side in (0, 1)]
+    jobs = [(at, r, one) for r in rows for at, one in enumerate(both) if isinstance(one, ToRun)]
     try:
-        side_by_side(lambda job: _one(both[job[0]], job[1], measure), jobs, each=known)
+        side_by_side(lambda job: _one(job[2], job[1], measure), jobs, each=known)
     except KeyboardInterrupt:
-        pairs = min(map(len, runs))
-        missing = f"{pairs} of {replications:,} pairs of runs were simulated"
+        pairs = min(len(found) for one, found in zip(both, runs, strict=True) if isinstance(one, ToRun))
+        missing = f"{pairs} of {len(rows):,} pairs of runs were simulated"
         raise Interrupted(compared(pairs) if pairs else None, missing) from None
-    return compared(replications)
+    return compared(len(rows))
+
+
+def _unpaired(both: tuple[Given, Given], sides: tuple[Side, Side]) -> str | None:
+    """Why runs of both sides are no pairs; None where they are."""
+    a, b = both[0].scenario, both[1].scenario
+    if not sides[0].runs or not sides[1].runs:
+        return "not both sides have their single runs"
+    if a is None or b is None:
+        return "the scenario of one cannot be read"
+    because = unpaired_because(a, b)
+    saved = any(isinstance(one, SavedResult) for one in both)
+    if because is None and saved and len(sides[0].runs.keys() & sides[1].runs.keys()) < 2:
+        return "fewer than two runs of the same seed and replication"
+    return because
+
+
+def _pair_notes(sides: tuple[Side, Side], because: str | None) -> Iterator[str]:
+    """What a comparison must say of its pairs. because: why there are none."""
+    a, b = (side.runs for side in sides)
+    if because is None and len(a) != len(b):
+        yield f"A has {len(a)} runs and B {len(b)}: the {len(a.keys() & b.keys())} that both have are compared"
+    elif because is not None and a and b:
+        yield f"unpaired: {because}, so luck does not cancel out and the intervals are wider (Welch's t)"
 
 
 def _backlog_notes(where: str, scenario: Scenario, side: Side) -> Iterator[str]:
     """What makes samples older than the runs of a side show."""
     metrics = {name: estimate([run[name] for run in side.runs.values()]) for name in next(iter(side.runs.values()))}
     return (f"{where}: {warning}" for warning in backlog_warnings(scenario, metrics))
-
-
-def unpaired_note(because: str) -> str:
-    """What an unpaired comparison must say."""
-    return f"unpaired: {because}, so luck does not cancel out and the intervals are wider (Welch's t)"
 
 
 # --- What doubt about inputs does to the difference of two scenarios. An input that is in doubt on both sides (the

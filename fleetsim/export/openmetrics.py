@@ -7,7 +7,9 @@ a request is prefilled again; a sample of several turns is one request; histogra
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TextIO
 
 import numpy as np
@@ -26,6 +28,7 @@ from fleetsim.export.series import (
     request_success,
     scrape_times,
 )
+from fleetsim.files import whole
 from fleetsim.sim.records import Records
 from fleetsim.sim.timeline import waits_for_samples
 
@@ -131,6 +134,7 @@ def trainer_values(records: Records) -> Iterator[Family]:
 
 # Prometheus forgets a series five minutes after its last sample; histograms are most of a history and change slowly.
 HISTOGRAMS_EVERY_S = 120.0
+_HOUR_S = 3600.0
 
 
 class Written(Struct, frozen=True):
@@ -164,6 +168,20 @@ def write_openmetrics(records: Records, file: TextIO, *, end_s: float, until_s: 
             count += len(series.lines) * int(np.searchsorted(series.rows, last))
     file.write("# EOF\n")
     return Written(count, start_s, end_s)
+
+
+def write_history(run: Records, place: Path, end_s: float | None = None, until_s: float | None = None) -> str:
+    """The history of a scraped run as a file; returns what to tell of it. end_s: this hour's begin if None; until_s: as
+    of `write_openmetrics`. Raises OutsideError, ValueError for a run that was not scraped."""
+    from fleetsim.history.window import shown
+
+    end = time.time() // _HOUR_S * _HOUR_S if end_s is None else end_s
+    with whole(place) as beside, beside.open("w", encoding="utf-8") as file:
+        written = write_openmetrics(run, file, end_s=end, until_s=until_s)
+    return (
+        f"{written.samples:,} samples, {shown(written.start_s)} to {shown(written.end_s)}; for Prometheus: "
+        f"promtool tsdb create-blocks-from openmetrics {place} DATA"
+    )
 
 
 def _page_labels(records: Records) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import fleetsim
 from fleetsim.errors import OutsideError
-from fleetsim.serve.workers import TooLongError, Worker, refusal
+from fleetsim.serve.answers import TooLongError, Worker, refusal
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Self
 
 from fleetsim.errors import InputError, Interrupted, Problem, StuckError
-from fleetsim.faces import flag, text
+from fleetsim.faces import Text, flag, text
 from fleetsim.job.fields import CountedJob, ready
 from fleetsim.job.result import SILENT, Later, Watch
 from fleetsim.job.settings import SIMULATED, AnyJob, Lends, Option, said
@@ -52,8 +52,8 @@ class Simulate:
         """Raises InputError for a length of the run that is no length or is said twice, and for a scrape interval."""
         seconds = self.scrape_interval_s
         if seconds is not None and not LEAST_SCRAPE_S <= seconds <= HOUR_S:
-            name, remedy = flag("scrape_interval_s"), "Prometheus's own is 15"
-            raise InputError([Problem(name, seconds, "must be 1 to 3600 seconds", remedy)])
+            name = Text("--scrape-interval", "scrape_interval_s")
+            raise InputError([Problem(name, seconds, "must be 1 to 3600 seconds", "Prometheus's own is 15")])
         if self.hours is None:
             return
         if self.steps is not None:

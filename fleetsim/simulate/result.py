@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
 from fleetsim.errors import InputError, Problem
-from fleetsim.files import replace_file, whole
 from fleetsim.job.keywords import keywords
 from fleetsim.job.result import SILENT, Briefed, Later, Watch, unchanging
 from fleetsim.records import replace
@@ -107,17 +104,15 @@ class SimulateResult(Briefed):
         end_s: unix seconds of its end, this hour's begin if None. The run must have been scraped (`scrape_interval_s`
         of `simulate`). An existing file is replaced. Raises InputError, OutsideError.
         """
-        from fleetsim.export.openmetrics import write_openmetrics
+        from fleetsim.export.openmetrics import write_history
 
         first = self.runs[0]
         if not len(first.scrapes):
             raise InputError(
                 [Problem("to_openmetrics", str(path), "the run was not scraped", "simulate(scrape_interval_s=15)")]
             )
-        end = math.floor(time.time() / HOUR_S) * HOUR_S if end_s is None else end_s
         place = Path(path)
-        with whole(place) as beside, beside.open("w", encoding="utf-8") as file:
-            write_openmetrics(first, file, end_s=end)
+        write_history(first, place, end_s)
         return place
 
     @keywords()
@@ -127,13 +122,12 @@ class SimulateResult(Briefed):
         steps: "20" (after warm-up), "0:9" or "all"; 20 if None. The run is simulated once more, to record it. An
         existing file is replaced. Raises InputError for steps that the run does not have, OutsideError.
         """
-        from fleetsim.export.perfetto import record, trace_of
+        from fleetsim.export.perfetto import write_trace
         from fleetsim.export.perfetto.tracks import parse_steps
 
-        first = self.runs[0]
-        asked = parse_steps(steps)
-        trace = trace_of(record(self.scenario, first, asked), asked)
-        return replace_file(path, trace.data(compressed=os.fspath(path).endswith(".gz")))
+        place = Path(path)
+        write_trace(self.runs[0], place, parse_steps(steps))
+        return place
 
     def to_parquet(self, folder: str | os.PathLike[str]) -> tuple[Path, ...]:
         """Writes the records of all runs, a file a table, as `simulate --parquet`: steps.parquet, samples.parquet, ...

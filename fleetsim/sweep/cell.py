@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -150,14 +149,6 @@ class SweepRow(Struct, frozen=True):
         return {name: estimate(found) for name, of in columns if (found := [x for x in of if x is not None])}
 
 
-class CellChunk(Struct, frozen=True):
-    """Cells that a worker has run. seconds: of all of them together. sources: digest of the code that ran them."""
-
-    rows: tuple[SweepRow, ...]
-    seconds: float
-    sources: str
-
-
 def run_cell(design: Design, cell: int) -> SweepRow:
     """Simulates one cell."""
     scenario = None
@@ -172,43 +163,3 @@ def run_cell(design: Design, cell: int) -> SweepRow:
     binding = Counter(str(run["binding"]) for run in runs).most_common(1)[0][0]
     names = RUN_METRICS if any(name in runs[0] for name in RARE_METRICS) else METRICS
     return SweepRow(cell, "ok", "", binding, tuple(tuple(run.get(name) for name in names) for run in runs))
-
-
-def run_cells(design: Design, cells: Sequence[int]) -> CellChunk:
-    """Simulates some cells, one after the other."""
-    start = time.perf_counter()
-    rows = tuple(run_cell(design, cell) for cell in cells)
-    return CellChunk(rows, time.perf_counter() - start, sources_digest())
-
-
-# --- How many cells a worker gets at a time: enough that handing them out costs nothing, few enough to lose little.
-
-# What a chunk should take. A sweep that is killed loses at most the chunks in flight.
-CHUNK_S = 0.3
-MOST_CELLS = 256
-
-
-class Chunks:
-    """Cells, handed out in chunks that grow as cells prove to be quick. `learn` is told what chunks took."""
-
-    def __init__(self, cells: Sequence[int], at_once: int) -> None:
-        self._cells, self._next, self._at_once = cells, 0, at_once
-        self._seconds, self._done = 0.0, 0
-
-    def learn(self, cells: int, seconds: float) -> None:
-        """Learns how long some cells took; earlier lessons count less and less."""
-        self._seconds, self._done = self._seconds / 2 + seconds, self._done // 2 + cells
-
-    def __iter__(self) -> Iterator[tuple[int, ...]]:
-        while self._next < len(self._cells):
-            left = len(self._cells) - self._next
-            size = self._size(left)
-            yield tuple(self._cells[self._next : self._next + size])
-            self._next += size
-
-    def _size(self, left: int) -> int:
-        """Towards the end chunks shrink, so that all workers finish together."""
-        if self._done == 0:
-            return 1
-        quick = CHUNK_S * self._done / max(self._seconds, 1e-6)
-        return max(1, min(int(quick), MOST_CELLS, -(-left // (2 * self._at_once))))

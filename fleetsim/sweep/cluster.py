@@ -1,4 +1,4 @@
-"""Cells on a Ray cluster: one task a chunk, sent to whichever node is free, and sent again when a worker dies.
+"""Cells on a Ray cluster: one task each, sent to whichever node is free, and sent again when a worker dies.
 
 Ray's tasks and not joblib's Ray backend: that one hands results over only when all of them are there, so that nothing
 could be journalled meanwhile, and by default gives up when a worker dies (joblib 1.6, Ray 2.60).
@@ -17,9 +17,9 @@ from typing import Any
 
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.faces import Text, flag, text
-from fleetsim.sweep.cell import CellChunk, Chunks, Design, run_cells, sources_digest
+from fleetsim.sweep.cell import Design, SweepRow, run_cell, sources_digest
 
-# A worker may die so often under one chunk; then it is the chunk that kills it.
+# A worker may die so often under one cell; then it is the cell that kills it.
 RETRIES = 5
 _REMEDY = Text(
     "run the same command again to go on: finished cells are kept where there is an --out",
@@ -46,9 +46,9 @@ def check_ray(address: str) -> None:
         raise OutsideError("a Ray cluster needs Ray, which is not installed; pip install 'fleetsim[ray]'") from None
 
 
-def on_cluster(design: Design, cells: Sequence[int], address: str, finished: Callable[[CellChunk], None]) -> None:
-    """Cells on all cores of a cluster; nodes that join meanwhile are used too. `finished` is told each chunk, in the
-    order in which they finish.
+def on_cluster(design: Design, cells: Sequence[int], address: str, finished: Callable[[SweepRow], None]) -> None:
+    """Cells on all cores of a cluster; nodes that join meanwhile are used too. `finished` is told each, in the order in
+    which they finish.
 
     Raises OutsideError when there is no cluster, or its nodes cannot do the work.
     """
@@ -58,23 +58,21 @@ def on_cluster(design: Design, cells: Sequence[int], address: str, finished: Cal
     pending: list[Any] = []
     try:
         design_there = ray.put(design)
-        task = ray.remote(num_cpus=1, max_retries=RETRIES, retry_exceptions=False)(run_cells)
+        task = ray.remote(num_cpus=1, max_retries=RETRIES, retry_exceptions=False)(_there)
         slots = _slots(ray)
-        chunks = Chunks(cells, slots)
-        waiting = iter(chunks)
+        waiting = iter(cells)
         while True:
-            # Two chunks a core: one runs, one waits for it.
-            while len(pending) < 2 * slots and (chunk := next(waiting, None)) is not None:
-                pending.append(task.remote(design_there, chunk))
+            # Two a core: one runs, one waits for it.
+            while len(pending) < 2 * slots and (cell := next(waiting, None)) is not None:
+                pending.append(task.remote(design_there, cell))
             if not pending:
                 return
             ray.wait(pending, num_returns=1)
             done, pending = ray.wait(pending, num_returns=len(pending), timeout=0)
             for found in done:
-                result: CellChunk = ray.get(found)
-                _check_sources(result)
-                chunks.learn(len(result.rows), result.seconds)
-                finished(result)
+                row, sources = ray.get(found)
+                _check_sources(sources)
+                finished(row)
             slots = _slots(ray)
     except ray.exceptions.RayError as error:
         raise OutsideError(text("{}: {}; {}", flag("ray"), _last_line(error), _REMEDY)) from None
@@ -142,8 +140,13 @@ def _slots(ray: Any) -> int:
     return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
-def _check_sources(chunk: CellChunk) -> None:
-    if chunk.sources != sources_digest():
+def _there(design: Design, cell: int) -> tuple[SweepRow, str]:
+    """A cell, on a node, and the digest of the code that ran it there."""
+    return run_cell(design, cell), sources_digest()
+
+
+def _check_sources(sources: str) -> None:
+    if sources != sources_digest():
         raise OutsideError(
             text(
                 "{}: a node runs another version of fleetsim, so its cells could differ; install this one on all nodes",

@@ -1,17 +1,24 @@
-"""A sweep, told: the best, the cells worth a look, what each key does, what to type next."""
+"""A sweep, told: the best, the cells worth a look, what each key does, what to type next; all cells in a picture."""
 
 from __future__ import annotations
 
+import math
+import shlex
 from collections.abc import Iterator, Sequence
 
 from fleetsim import units
+from fleetsim.estimates import Estimate
 from fleetsim.job.words import kind_of
 from fleetsim.quantities import quantity
 from fleetsim.records import replace
-from fleetsim.sweep.pictures import LEVELS_LEGEND, best_words, cells, commands, effects, failures, front_chart
+from fleetsim.sweep.cell import SweepRow, text_of
+from fleetsim.sweep.grid import Axis as GridAxis
+from fleetsim.sweep.pareto import BestCells, Mark, Objective
 from fleetsim.sweep.remarks import engine_sources
 from fleetsim.sweep.run import SweepRows
-from fleetsim.tell.document import Block, Bullets, Document, Listed, Section, page_only, terminal_only
+from fleetsim.tell.charts.axes import ChartAxis
+from fleetsim.tell.charts.chart import Chart, ChartSeries, MarkLook, Panel, Plot
+from fleetsim.tell.document import Block, Bullets, Document, Listed, Section, Table, estimated, page_only, terminal_only
 from fleetsim.tell.facts import Fact, Facts, explained, facts, measured
 
 # Engines that a terminal shows.
@@ -96,3 +103,248 @@ def _next(result: SweepRows, call: Sequence[str]) -> Section:
     simulate, size = commands(result, call)
     told = ((simulate, "simulates the best cell"), (size, "sizes the fleet from there"))
     return Section("Next", (Listed(told, code=True, pasted=True),), short="next")
+
+
+# --- Sentences and commands of a sweep.
+
+# Reasons that are told.
+_MOST_REASONS = 40
+
+
+def best_words(result: SweepRows, best: BestCells) -> str:
+    """ "Lowest optimizer step: 41.2 s at fleet.instances=8; 1 other cell equal to it, 3 others within luck of it"."""
+    row = result.row(best.cell)
+    value = _value(best.objective, row.estimates()[best.objective.metric])
+    way = "Highest" if best.objective.most else "Lowest"
+    lucky = len(best.tied) - len(best.equal)
+    ties = [f"{units.plural(len(best.equal), 'other cell')} equal to it"] if best.equal else []
+    ties += [f"{units.plural(lucky, 'other' if ties else 'other cell')} within luck of it"] if lucky else []
+    told = "; " + ", ".join(ties) if ties else ""
+    return f"{way} {quantity(best.objective.metric).title}: {value} at {cell_words(result, best.cell)}{told}"
+
+
+def commands(result: SweepRows, call: Sequence[str]) -> tuple[str, str]:
+    """The best cell of the first objective, simulated as a run of its own; and one that sizes from there."""
+    sets = _sets(result, result.pareto.best[0].cell)
+    words = [word for text in sets for word in ("--set", text)]
+    sized = [word for text in sets if not text.startswith("fleet.instances=") for word in ("--set", text)]
+    source = ("--scenario", *call) if call and not call[0].startswith("-") else call
+    if "--instances" in source:  # `size` chooses them
+        at = source.index("--instances")
+        source = (*source[:at], *source[at + 2 :])
+    return shlex.join(["fleetsim", "simulate", *call, *words]), shlex.join(["fleetsim", "size", *source, *sized])
+
+
+def failures(result: SweepRows, failed: Sequence[SweepRow]) -> list[str]:
+    """Each reason once, with its cells."""
+    reasons: dict[tuple[str, str], list[int]] = {}
+    for row in failed:
+        reasons.setdefault((row.status, row.reason), []).append(row.cell)
+    lines: list[str] = []
+    for (status, reason), found in list(reasons.items())[:_MOST_REASONS]:
+        where = cell_words(result, found[0]) + (
+            f" and {units.plural(len(found) - 1, 'other')}" if len(found) > 1 else ""
+        )
+        lines.append(f"{where}: {status}: {reason}")
+    left = len(reasons) - _MOST_REASONS
+    return [*lines, *([f"{units.plural(left, 'other reason')} not shown"] if left > 0 else [])]
+
+
+def _sets(result: SweepRows, cell: int) -> list[str]:
+    return [f"{path}={text_of(value)}" for path, value in result.design.grid.values(cell).items()]
+
+
+def cell_words(result: SweepRows, cell: int) -> str:
+    """ "fleet.instances=8, admission.max_staleness=1"."""
+    return ", ".join(_sets(result, cell))
+
+
+def _value(objective: Objective, value: Estimate) -> str:
+    how = quantity(objective.metric).unit
+    if how != "seconds" or value.mean < 60:
+        return str(estimated(value, how))
+    plain = estimated(value, "number")  # a column of minutes does not compare
+    return f"{plain.text} s{plain.tail}"
+
+
+# The dominated cells are drawn first, the front on top of them.
+_LOOKS: tuple[tuple[Mark, str, MarkLook], ...] = (
+    ("dominated", "beaten by another cell", MarkLook("quiet", symbol="x")),
+    ("tied", "not significantly beaten (~)", MarkLook("third", symbol="diamond-open")),
+    ("front", "Pareto front (*)", MarkLook("accent")),
+)
+_SMALL_PX, _LARGE_PX = 7.0, 22.0
+# So many dominated cells are drawn: a page of more is slow, and they hide each other.
+_MOST_DOMINATED = 2000
+
+
+def front_chart(result: SweepRows) -> Chart | None:
+    """The first objective over the second, larger symbols where the third has more; None with one objective."""
+    objectives = result.pareto.objectives
+    if len(objectives) < 2:
+        return None
+    up, right, *rest = objectives
+    sized = rest[0] if rest else None
+    by_mark: dict[Mark, list[SweepRow]] = {mark: [] for mark, _, _ in _LOOKS}
+    for row in result.rows:
+        if row.status == "ok":
+            by_mark[result.pareto.marks[row.cell]].append(row)
+    left_out = max(len(by_mark["dominated"]) - _MOST_DOMINATED, 0)
+    by_mark["dominated"] = by_mark["dominated"][:_MOST_DOMINATED]
+    of_third = [_scaled(sized, row.estimates()) for rows in by_mark.values() for row in rows] if sized else [0.0]
+    low, high = min(of_third), max(of_third)
+    series = []
+    for mark, name, style in _LOOKS:
+        found = [row.estimates() for row in by_mark[mark]]
+        sizes = [_px(_scaled(sized, e), low, high) if sized else 11.0 for e in found]
+        said = [_hover(result, row, e) for row, e in zip(by_mark[mark], found, strict=True)]
+        x, y = ([_scaled(objective, e) for e in found] for objective in (right, up))
+        series += [ChartSeries(name, "dots", x, y, style, said=said, sizes=sizes)] if found else []
+    best = result.row(result.pareto.best[0].cell)
+    at = best.estimates()
+    star, name = MarkLook("second", symbol="star-open"), f"best by {_title(up)}"
+    series.insert(0, ChartSeries(name, "dots", [_scaled(right, at)], [_scaled(up, at)], star, sizes=[_LARGE_PX + 10]))
+    x_axis, y_axis = (_axis(objective, result) for objective in (right, up))
+    corner = f"{'up' if up.most else 'down'} and to the {'right' if right.most else 'left'}"
+    words = f"Each symbol is a cell; {corner} is better. The star is the best by the first objective, "
+    words += f"{cell_words(result, best.cell)}."
+    if sized is not None and high > low:
+        words += (
+            f" The larger the symbol, the higher its {_title(sized)}: {_shown(low, sized)} to {_shown(high, sized)}."
+        )
+    if left_out:
+        words += f" {units.plural(left_out, 'beaten cell')} not drawn."
+    title = units.capital(f"{_title(up)} against {_title(right)}")
+    return Chart("front", title, words, Plot(x_axis, (Panel(y_axis, tuple(series), height_px=360),)))
+
+
+def _axis(objective: Objective, result: SweepRows) -> ChartAxis:
+    values = [_scaled(objective, row.estimates()) for row in result.rows if row.status == "ok"]
+    low, high = min(values), max(values)
+    room = 0.08 * ((high - low) or high or 1.0)
+    unit = {"seconds": ", s", "share": ", %"}.get(quantity(objective.metric).unit, "")
+    title = f"{_title(objective)}{unit} ({'more' if objective.most else 'less'} is better)"
+    return ChartAxis(title, low - room, high + room)
+
+
+def _hover(result: SweepRows, row: SweepRow, found: dict[str, Estimate]) -> str:
+    told = [cell_words(result, row.cell)]
+    for objective in result.pareto.objectives:
+        how = quantity(objective.metric).unit
+        told.append(f"{_title(objective)} {units.with_ends(found[objective.metric], how)}")
+    return "; ".join((*told, f"bound by {row.binding.replace('_', ' ')}"))
+
+
+def _title(objective: Objective) -> str:
+    return quantity(objective.metric).title
+
+
+def _scaled(objective: Objective, found: dict[str, Estimate]) -> float:
+    return found[objective.metric].mean * (100.0 if quantity(objective.metric).unit == "share" else 1.0)
+
+
+def _shown(value: float, objective: Objective) -> str:
+    return f"{value:.3g}{' %' if quantity(objective.metric).unit == 'share' else ''}"
+
+
+def _px(value: float, low: float, high: float) -> float:
+    """The width of a symbol; its area grows with the value."""
+    part = (value - low) / (high - low) if high > low else 0.3
+    area = _SMALL_PX**2 + part * (_LARGE_PX**2 - _SMALL_PX**2)
+    return round(float(area**0.5), 2)
+
+
+# --- The cells of a sweep side by side, and what each key does, as tables of a terminal and of a page.
+
+LEVELS_LEGEND = "* Pareto front, ~ not significantly beaten"
+# Rows of the table of cells; the dominated ones go first where there are more.
+_MOST_ROWS = 40
+# Values of a key whose effect is shown.
+_MOST_VALUES = 20
+_MARKS = {"front": "*", "tied": "~", "dominated": ""}
+
+
+def cells(result: SweepRows, most: int = _MOST_ROWS) -> Table:
+    """The cells by the first objective; where there are more than `most`, those of the front.
+
+    A narrow terminal does without what binds each.
+    """
+    objectives, marks = result.pareto.objectives, result.pareto.marks
+    ran = sorted((row for row in result.rows if row.status == "ok"), key=lambda row: _order(row, objectives[0]))
+    shown = ran
+    if len(ran) > most:
+        worth = [row for row in ran if marks[row.cell] != "dominated"]
+        shown = [row for row in worth if marks[row.cell] == "front"] if len(worth) > most else worth
+        shown = shown[:most]
+    left = len(ran) - len(shown)
+    note = f"{units.plural(left, 'other cell')} not shown: --out FILE and --json have all of them" if left else ""
+    table = Table(
+        f"cells, by {quantity(objectives[0].metric).title} ({LEVELS_LEGEND})",
+        ("", *_keys(result.design.grid.axes), *(quantity(o.metric).heading for o in objectives), "binds"),
+        tuple(_cell(result, row) for row in shown),
+        left=0,
+        note=note,
+        marked=frozenset(i for i, row in enumerate(shown) if marks[row.cell] == "front"),
+    )
+    return replace(table, narrower=(table.without("binds"),))
+
+
+def _cell(result: SweepRows, row: SweepRow) -> tuple[str, ...]:
+    estimates, values = row.estimates(), result.design.grid.values(row.cell)
+    return (
+        _MARKS[result.pareto.marks[row.cell]],
+        *(text_of(values[axis.path]) for axis in result.design.grid.axes),
+        *(_plain(o, estimates[o.metric].mean) for o in result.pareto.objectives),
+        row.binding.replace("_", " "),
+    )
+
+
+def effects(result: SweepRows) -> tuple[tuple[GridAxis, Table], ...]:
+    """What each key does, where that is worth a table."""
+    axes = (axis for axis in result.design.grid.axes if 1 < len(axis.values) <= _MOST_VALUES)
+    return tuple((axis, _effect(result, axis)) for axis in axes)
+
+
+def _effect(result: SweepRows, axis: GridAxis) -> Table:
+    """The mean of each objective at each value of one key, over the values of the other keys that ran at all of its
+    values, so that like is compared with like."""
+    objectives = result.pareto.objectives
+    by_others: dict[str, dict[str, SweepRow]] = {}
+    for row in result.rows:
+        if row.status == "ok":
+            values = result.design.grid.values(row.cell)
+            value = text_of(values.pop(axis.path))
+            by_others.setdefault(repr(values), {})[value] = row
+    balanced = [rows for rows in by_others.values() if len(rows) == len(axis.values)]
+    shown = []
+    for value in map(text_of, axis.values):
+        rows = [rows[value] for rows in (balanced or by_others.values()) if value in rows]
+        shown.append((value, *(_mean(o, rows) for o in objectives), f"{len(rows):,}"))
+    headings = (*(quantity(o.metric).heading for o in objectives), "cells")
+    table = Table(f"by {axis.path}", (axis.path, *headings), tuple(shown), left=0)
+    return replace(table, narrower=(replace(table, headings=(_last_word(axis), *headings)),))
+
+
+def _mean(objective: Objective, rows: Sequence[SweepRow]) -> str:
+    means = [row.estimates()[objective.metric].mean for row in rows]
+    return _plain(objective, math.fsum(means) / len(means)) if means else "-"
+
+
+def _keys(axes: Sequence[GridAxis]) -> list[str]:
+    """The last word of each key, as long as they differ."""
+    last = [_last_word(axis) for axis in axes]
+    return last if len(set(last)) == len(last) else [axis.path for axis in axes]
+
+
+def _last_word(axis: GridAxis) -> str:
+    return axis.path.rpartition(".")[2]
+
+
+def _order(row: SweepRow, objective: Objective) -> tuple[float, int]:
+    mean = row.estimates()[objective.metric].mean
+    return (-mean if objective.most else mean, row.cell)
+
+
+def _plain(objective: Objective, mean: float) -> str:
+    how = quantity(objective.metric).unit
+    return units.share(mean) if how == "share" else units.number(mean)

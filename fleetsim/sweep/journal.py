@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable
+import time
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,6 +20,8 @@ from fleetsim.sweep.cell import SweepRow
 
 SUFFIX = ".journal.jsonl"
 _FORMAT = 1
+# Seconds between two waits for the disk.
+_SYNC_S = 0.3
 
 
 class Journal:
@@ -27,17 +29,19 @@ class Journal:
 
     def __init__(self, path: Path, stream: BinaryIO, rows: dict[int, SweepRow]) -> None:
         self.path, self.rows, self._stream = path, rows, stream
-        self._empty = not rows
+        self._empty, self._synced_s = not rows, 0.0
 
-    def add(self, rows: Iterable[SweepRow]) -> None:
-        """Appends cells and waits until they are on the disk. Raises OutsideError."""
+    def add(self, row: SweepRow) -> None:
+        """Appends a cell: no kill takes it back; where the machine stops, the last moments may be lost. Raises
+        OutsideError."""
         try:
-            cells = ([row.cell, row.status, row.reason, row.binding, row.values] for row in rows)
-            lines = b"".join(json.dumps(cell).encode() + b"\n" for cell in cells)
-            self._empty = self._empty and not lines
-            self._stream.write(lines)
+            cell = [row.cell, row.status, row.reason, row.binding, row.values]
+            self._empty = False
+            self._stream.write(json.dumps(cell).encode() + b"\n")
             self._stream.flush()
-            os.fsync(self._stream.fileno())
+            if time.monotonic() - self._synced_s > _SYNC_S:
+                os.fsync(self._stream.fileno())
+                self._synced_s = time.monotonic()
         except OSError as error:
             raise _unwritable(self.path, error) from None
 

@@ -21,7 +21,7 @@ from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError, Interrupted, OutsideError, Problem, UnfinishedError
 from fleetsim.sim.engines import engine_of, in_engine
 from fleetsim.sim.stop import uninterrupted
-from fleetsim.sweep.cell import CellChunk, Chunks, Design, SweepRow, design_of, run_cells
+from fleetsim.sweep.cell import Design, SweepRow, design_of, run_cell
 from fleetsim.sweep.grid import Grid
 from fleetsim.sweep.journal import Journal
 from fleetsim.sweep.pareto import Objective, Pareto, objectives_of, pareto_of
@@ -39,21 +39,19 @@ def cores() -> int:
     return int(joblib.cpu_count())
 
 
-def in_processes(design: Design, cells: Sequence[int], workers: int, finished: Callable[[CellChunk], None]) -> None:
-    """Cells on so many processes; `finished` is told each chunk, in the order in which they finish.
+def in_processes(design: Design, cells: Sequence[int], workers: int, finished: Callable[[SweepRow], None]) -> None:
+    """Cells on so many processes; `finished` is told each, in the order in which they finish.
 
     Raises OutsideError when a process died: killed, or out of memory.
     """
     import joblib
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    chunks = Chunks(cells, workers)
     pool = joblib.Parallel(n_jobs=workers, backend="loky", batch_size=1, return_as="generator_unordered")
-    with closing(pool(joblib.delayed(_run)(design, chunk, os.getpid()) for chunk in chunks)) as done:
+    with closing(pool(joblib.delayed(_run)(design, cell, os.getpid()) for cell in cells)) as done:
         try:
-            for chunk in done:
-                chunks.learn(len(chunk.rows), chunk.seconds)
-                finished(chunk)
+            for row in done:
+                finished(row)
         except TerminatedWorkerError:
             raise OutsideError(
                 "a worker process died: killed, or out of memory; finished cells are kept where there is an --out: "
@@ -74,12 +72,12 @@ def _end_with(driver: int) -> None:
     threading.Thread(target=look, daemon=True, name="end with the driver").start()
 
 
-def _run(design: Design, cells: Sequence[int], driver: int) -> CellChunk:
+def _run(design: Design, cell: int, driver: int) -> SweepRow:
     if os.getpid() != driver:
         _end_with(driver)
         # Ctrl-C reaches every process of the terminal; it is the driver's to act on.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return run_cells(design, cells)
+    return run_cell(design, cell)
 
 
 # With so many seconds of work left or less, starting processes costs more than they save.
@@ -137,14 +135,14 @@ def sweep(
         progress(len(rows), len(grid), tuple(rows.values()))
     missing = [cell for cell in range(len(grid)) if cell not in rows]
 
-    def finished(chunk: CellChunk) -> None:
+    def finished(row: SweepRow) -> None:
         # What is told as finished is what the journal holds.
         with uninterrupted():
             if kept is not None:
-                kept.add(chunk.rows)
-            rows.update({row.cell: row for row in chunk.rows})
+                kept.add(row)
+            rows[row.cell] = row
         if progress is not None:
-            progress(len(rows), len(grid), chunk.rows)
+            progress(len(rows), len(grid), (row,))
 
     def known() -> SweepRows:
         ordered = tuple(rows[cell] for cell in sorted(rows))
@@ -181,9 +179,9 @@ def _simulate(
     cells: Sequence[int],
     workers: int | None,
     ray: str | None,
-    finished: Callable[[CellChunk], None],
+    finished: Callable[[SweepRow], None],
 ) -> None:
-    """All cells, wherever they run; `finished` is told each chunk of them when it is."""
+    """All cells, wherever they run; `finished` is told each when it is."""
     if ray is not None:
         from fleetsim.sweep.cluster import on_cluster
 
@@ -194,12 +192,13 @@ def _simulate(
         seconds, done = 0.0, 0
         # The first cell loads the simulator and says nothing.
         while workers > 1 and done < len(cells) and (done < 2 or seconds * (len(cells) - done) <= _ALONE_S):
-            chunk = run_cells(design, (cells[done],))
-            finished(chunk)
-            seconds, done = chunk.seconds, done + 1
+            began = time.perf_counter()
+            row = run_cell(design, cells[done])
+            seconds, done = time.perf_counter() - began, done + 1
+            finished(row)
         cells = cells[done:]
     if workers > 1 and len(cells) > 1:
         in_processes(design, cells, min(workers, len(cells)), finished)
         return
     for cell in cells:
-        finished(run_cells(design, (cell,)))
+        finished(run_cell(design, cell))

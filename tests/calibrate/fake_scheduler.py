@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from fleetsim.calibrate.server.play import Ask, Play, Played, Stream
+from fleetsim.calibrate.loads import Request
+from fleetsim.calibrate.server.play import Play, Played, Stream
 from fleetsim.engine import EngineLimits, StepTime
 
 TRUTH = StepTime(
@@ -153,10 +154,10 @@ class VirtualPlayer:
         held: dict[int, int] = {}
         after, late = list(play.then), False
 
-        def send(ask: Ask, is_late: bool) -> Job:
-            for _ in range(ask.n):
+        def send(ask: Request, is_late: bool) -> Job:
+            for _ in range(play.n):
                 s = Stream(ask, late=is_late, submitted_s=self.clock_s, prompt_tokens=ask.prompt_tokens)
-                job = Job((ask.prompt, ask.prompt_tokens), ask.prompt_tokens, ask.max_tokens)
+                job = Job((ask.prompt, ask.prompt_tokens), ask.prompt_tokens, ask.output_tokens)
                 streams[id(job)] = s
                 keep.append(job)
                 played.streams.append(s)

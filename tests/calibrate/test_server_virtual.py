@@ -183,6 +183,6 @@ def test_no_prompt_of_a_prefill_is_sent_twice(tmp_path: Path) -> None:
     """The second time it would lie in the server's prefix cache."""
     player = VirtualPlayer()
     measured(tmp_path / "a.raw.jsonl", player)
-    sent = [a for play in player.plays for a in (*play.asks, *play.then) if a.max_tokens == 1]
+    sent = [a for play in player.plays for a in (*play.asks, *play.then) if a.output_tokens == 1]
     assert sent
     assert len({a.prompt for a in sent}) == len(sent)

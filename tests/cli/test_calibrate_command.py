@@ -15,9 +15,10 @@ from fleetsim.calibrate.order import loads_in_order
 from fleetsim.calibrate.raw import RawWriter, read_raw, records_of
 from fleetsim.calibrate.session import ended, measure
 from fleetsim.calibrate.vllm import parent
-from fleetsim.calibrate.vllm.parent import End, EngineFailedError, MeasurementOutcome, Spec
+from fleetsim.calibrate.vllm.parent import MeasurementOutcome, Spec
 from fleetsim.cli.main import app
 from fleetsim.config.profile_files import load_profile
+from fleetsim.errors import OutsideError
 from tests.calibrate.fake_engine import SMALL, FakeEngine
 
 OUT = ("-o", "small.profile.json")
@@ -51,7 +52,7 @@ def play(spec: Spec, tell: Callable[[str], None], most: int | None = None) -> Me
     loads = [load for load in wanted() if load.key not in done][:most]
     went = measure(FakeEngine(writer), loads, writer, budget_s=1e6, tell=tell)
     writer.close()
-    return MeasurementOutcome(End.OK, loads=went.ran, left_out=went.left_out)
+    return MeasurementOutcome(loads=went.ran, left_out=went.left_out)
 
 
 def test_from_a_model_to_a_profile(specs: list[Spec]) -> None:
@@ -103,9 +104,7 @@ def test_the_same_measurements_fitted_again(specs: list[Spec]) -> None:
 def test_an_engine_that_dies_loses_nothing(specs: list[Spec], monkeypatch: pytest.MonkeyPatch) -> None:
     def dies(spec: Spec, *, tell: Callable[[str], None]) -> MeasurementOutcome:
         play(spec, tell, most=5)
-        raise EngineFailedError(
-            MeasurementOutcome(End.DIED, "vLLM died in the middle: out of memory; lower --max-num-seqs")
-        )
+        raise OutsideError("vLLM died in the middle: out of memory; lower --max-num-seqs")
 
     whole = parent.run_child
     monkeypatch.setattr(parent, "run_child", dies)
@@ -151,7 +150,7 @@ def test_an_engine_that_never_came_up_leaves_nothing(specs: list[Spec], monkeypa
     def absent(spec: Spec, *, tell: Callable[[str], None]) -> MeasurementOutcome:
         RawWriter(spec.raw).put("error", ph="start", err="ModuleNotFoundError: No module named 'vllm'")
         Path(spec.log).touch()
-        raise EngineFailedError(MeasurementOutcome(End.NOT_STARTED, "vLLM did not start: vLLM is not installed"))
+        raise OutsideError("vLLM did not start: vLLM is not installed")
 
     monkeypatch.setattr(parent, "run_child", absent)
     result = run("--model", "fake/Fake-7B", *OUT)

@@ -105,7 +105,7 @@ def test_bad_flags_are_told_at_once_before_any_work(scenario: str, tmp_path: Pat
 def test_an_output_that_is_there_or_unfinished_is_not_lost(scenario: str, tmp_path: Path) -> None:
     output = tmp_path / "t.csv"
     journal = open_journal(output, "another", 6)
-    journal.add([SweepRow(0, "ok", "", "sync", ((1.0,),))])
+    journal.add(SweepRow(0, "ok", "", "sync", ((1.0,),)))
     journal.close()
     refused = run(scenario, *GRID, "--out", str(output))
     assert refused.exit_code == 2

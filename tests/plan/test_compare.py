@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fleetsim.compare.compare import BY_ITSELF, Comparison, MetricChange, Side, input_differences, inputs_of
-from fleetsim.compare.runs import ToRun, compare_scenarios, run_side
+from fleetsim.compare.runs import ToRun, compare_runs, scenario_side
 from fleetsim.compare.verdicts import compare
 from fleetsim.config import Scenario, scenario_from_mapping, with_changes
 from fleetsim.errors import StuckError
@@ -33,7 +33,12 @@ SMALL = scenario_from_mapping(
 
 
 def compared(a: Scenario, b: Scenario, replications: int = 6, **more: Any) -> Comparison:
-    return compare_scenarios(ToRun("A", a), ToRun("B", b), replications, **more)
+    return compare_runs(ToRun("A", a), ToRun("B", b), replications, **more)
+
+
+def side_of(label: str, scenario: Scenario, replications: int) -> Side:
+    runs = {(scenario.run.seed, r): flat(simulated(scenario, r)) for r in range(replications)}
+    return scenario_side(ToRun(label, scenario), runs)
 
 
 def change(found: Comparison, metric: str) -> MetricChange:
@@ -68,10 +73,7 @@ def test_luck_is_called_luck() -> None:
     """Thirty pairs of the same scenario under other seeds, no smallest change: wrongly called changed at most as often
     as is said, for any metric of a pair, and each interval by itself."""
     pairs, replications = 30, 4
-    sides = [
-        run_side(ToRun(str(seed), with_changes(SMALL, {"run.seed": seed})), range(replications))
-        for seed in range(2 * pairs)
-    ]
+    sides = [side_of(str(seed), with_changes(SMALL, {"run.seed": seed}), replications) for seed in range(2 * pairs)]
     wrong, outside, inside = 0, 0, 0
     for a, b in zip(sides[::2], sides[1::2], strict=True):
         found = compare(a, b, "scenarios", METRICS, pair=False, min_change=0.0)
@@ -99,7 +101,7 @@ def test_a_known_effect_is_found_and_pairs_tell_more() -> None:
     assert [d.path for d in found.inputs] == ["trainer.fixed_s"]
     assert "B's step is" in found.headline
     assert "longer" in found.headline
-    sides = [run_side(ToRun(n, s), range(6)) for n, s in (("A", a), ("B", b))]
+    sides = [side_of(n, s, 6) for n, s in (("A", a), ("B", b))]
     loose = change(compare(*sides, "scenarios", METRICS, pair=False, min_change=0.01), "step_s")
     assert loose.difference is not None
     assert loose.difference.ci_low <= 0.2 <= loose.difference.ci_high

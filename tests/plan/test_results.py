@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from fleetsim.compare.facts import compare_document
 from fleetsim.compare.facts import document as told
 from fleetsim.compare.question import Compare, spans_of
-from fleetsim.compare.saved_result import compare_results, is_result, result_of
+from fleetsim.compare.runs import compare_runs
+from fleetsim.compare.saved_result import is_result, result_of
 from fleetsim.compare.words import headline_of
 from fleetsim.config import scenario_from_mapping
 from fleetsim.errors import InputError
@@ -78,7 +79,7 @@ def test_a_damaged_result_is_read_or_refused(data: st.DataObject) -> None:
     except InputError as error:
         assert all(p.rule and p.remedy for p in error.problems)
         return
-    found = compare_results(result_of(document(), "a.json", "A"), read)
+    found = compare_runs(result_of(document(), "a.json", "A"), read)
     assert [c.metric for c in found.changes] == list(METRICS)
     assert headline_of(found) == found.headline
     dumps(compare_document(found))
@@ -89,7 +90,7 @@ def test_inputs_that_this_version_cannot_read_are_shown_as_written() -> None:
     other = copy.deepcopy(document())
     other["scenario"]["trainer"]["batch_samples"] = "many"
     read = result_of(other, "b.json", "B")
-    found = compare_results(result_of(document(), "a.json", "A"), read)
+    found = compare_runs(result_of(document(), "a.json", "A"), read)
     assert read.scenario is None
     assert not found.paired
     assert [(d.path, d.a, d.b) for d in found.inputs] == [("trainer.batch_samples", 16, "many")]
@@ -97,7 +98,7 @@ def test_inputs_that_this_version_cannot_read_are_shown_as_written() -> None:
 
 
 def test_an_undamaged_one_is_its_own() -> None:
-    found = compare_results(result_of(document(), "a.json", "A"), result_of(document(), "b.json", "B"))
+    found = compare_runs(result_of(document(), "a.json", "A"), result_of(document(), "b.json", "B"))
     assert found.paired
     assert found.headline == f"B equals A in all {len(METRICS)} metrics"
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetsim.calibrate.vllm.parent import EngineFailedError, Spec, run_child
+from fleetsim.calibrate.vllm.parent import Spec, run_child
+from fleetsim.errors import OutsideError
 from tests.real_vllm.serving import Serving
 
 
@@ -25,5 +26,5 @@ def test_an_engine_that_cannot_start_says_why(
         budget_s=60.0,
         python=vllm_python,
     )
-    with pytest.raises(EngineFailedError, match="the model was not found"):
+    with pytest.raises(OutsideError, match="the model was not found"):
         run_child(spec)

@@ -13,8 +13,7 @@ from fleetsim import units
 from fleetsim.cli.main import app
 from fleetsim.records import replace
 from fleetsim.sweep.cell import text_of
-from fleetsim.sweep.facts import document
-from fleetsim.sweep.pictures import front_chart
+from fleetsim.sweep.facts import document, front_chart
 from fleetsim.sweep.run import SweepRows
 from fleetsim.tell.document import Table
 from fleetsim.tell.page import document_page

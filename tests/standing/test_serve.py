@@ -12,10 +12,9 @@ import pytest
 
 import fleetsim as fs
 from fleetsim.serve import app as serving
-from fleetsim.serve.answers import count, read, whole
+from fleetsim.serve.answers import TooLongError, Worker, count, read, whole
 from fleetsim.serve.app import Site
 from fleetsim.serve.form import form_fields
-from fleetsim.serve.workers import TooLongError, Worker
 
 SMALL = {"batch": 64, "len": 200, "model": "Qwen/Qwen2.5-1.5B", "trainer_step_s": 5}
 JSON = {"Content-Type": "application/json"}

@@ -11,11 +11,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fleetsim.sweep.cell import CellChunk, Design, run_cells
+from fleetsim.sweep.cell import Design, SweepRow, run_cell, sources_digest
 from fleetsim.sweep.run import _run as run_local
 
 ROOT = Path(__file__).parents[2]
@@ -25,8 +25,8 @@ PATIENCE_S = 300.0
 
 
 def environment(log: Path, hold: int | None) -> dict[str, str]:
-    """Of a sweep that writes to the log. hold: chunks that are handed over; later ones wait with their results. None:
-    no chunk waits."""
+    """Of a sweep that writes to the log. hold: cells that are handed over; later ones wait with their results. None:
+    no cell waits."""
     return {**os.environ, "PYTHONPATH": str(ROOT), LOG: str(log), HOLD: "" if hold is None else str(hold)}
 
 
@@ -36,7 +36,7 @@ def go_on(log: Path) -> None:
 
 
 def begin_anew(log: Path) -> None:
-    """An empty log; chunks wait again."""
+    """An empty log; cells wait again."""
     _gate(log).unlink(missing_ok=True)
     log.write_text("")
 
@@ -54,42 +54,42 @@ def _gate(log: Path) -> Path:
     return log.with_name(f"{log.name}.go")
 
 
-def _hold(cells: Sequence[int]) -> None:
-    """Waits where this chunk was not among the first so many: whoever began before it goes on, however late it ends."""
+def _hold(cell: int) -> None:
+    """Waits where this cell was not among the first so many: whoever began before it goes on, however late it ends."""
     log, hold = Path(os.environ[LOG]), os.environ.get(HOLD)
-    if not hold or (os.getpid(), tuple(cells)) in noted(log, "begin")[: int(hold)]:
+    if not hold or (os.getpid(), cell) in noted(log, "begin")[: int(hold)]:
         return
     until = time.monotonic() + PATIENCE_S
     while not _gate(log).exists() and time.monotonic() < until:
         time.sleep(0.02)
 
 
-def _note(what: str, cells: Sequence[int]) -> None:
+def _note(what: str, cell: int) -> None:
     with open(os.environ[LOG], "a", encoding="utf-8") as log:
-        log.write(f"{what} {os.getpid()} {','.join(map(str, cells))}\n")
+        log.write(f"{what} {os.getpid()} {cell}\n")
 
 
-def logged_local(design: Design, cells: Sequence[int], driver: int) -> CellChunk:
-    _note("begin", cells)
-    chunk = run_local(design, cells, driver)
-    _hold(cells)
-    _note("end", cells)
-    return chunk
+def logged_local(design: Design, cell: int, driver: int) -> SweepRow:
+    _note("begin", cell)
+    row = run_local(design, cell, driver)
+    _hold(cell)
+    _note("end", cell)
+    return row
 
 
-def logged_cells(design: Design, cells: Sequence[int]) -> CellChunk:
-    _note("begin", cells)
-    chunk = run_cells(design, cells)
-    _hold(cells)
-    _note("end", cells)
-    return chunk
+def logged_there(design: Design, cell: int) -> tuple[SweepRow, str]:
+    _note("begin", cell)
+    row = run_cell(design, cell)
+    _hold(cell)
+    _note("end", cell)
+    return row, sources_digest()
 
 
-def noted(log: Path, what: str) -> list[tuple[int, tuple[int, ...]]]:
-    """(pid, cells) of every chunk that was begun or ended, in the order of the log."""
+def noted(log: Path, what: str) -> list[tuple[int, int]]:
+    """(pid, cell) of every cell that was begun or ended, in the order of the log."""
     lines = log.read_text().splitlines() if log.exists() else []
     rows = [line.split() for line in lines]
-    return [(int(pid), tuple(map(int, cells.split(",")))) for kind, pid, cells in rows if kind == what]
+    return [(int(pid), int(cell)) for kind, pid, cell in rows if kind == what]
 
 
 def main() -> None:
@@ -98,7 +98,7 @@ def main() -> None:
     from tests.sweep import logged  # not __main__: workers look the functions up by this name
 
     run._run = logged.logged_local
-    cluster.run_cells = logged.logged_cells
+    cluster._there = logged.logged_there
     sys.argv = ["fleetsim", *sys.argv[1:]]
     fleetsim()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -39,7 +38,8 @@ def written(folder: Path, rows: list[SweepRow]) -> Path:
     output = folder / "t.csv"
     journal_path(output).unlink(missing_ok=True)
     journal = open_journal(output, "digest", 100)
-    journal.add(rows)
+    for row in rows:
+        journal.add(row)
     journal.close()
     return output
 
@@ -59,7 +59,8 @@ def test_whatever_is_cut_off_the_whole_lines_come_back(
     journal = open_journal(output, "digest", 100)
     assert journal.rows == {row.cell: row for row in kept}
     # It goes on where the last whole line ends.
-    journal.add(rows[len(kept) :])
+    for row in rows[len(kept) :]:
+        journal.add(row)
     journal.close()
     assert path.read_bytes() == whole
 
@@ -95,7 +96,7 @@ def test_a_journal_without_a_cell_is_nobodys(tmp_path: Path) -> None:
     assert not journal_path(output).exists()
     journal_path(output).write_bytes(b'{"journal": 1, "sweep": "another"}\n')
     journal = open_journal(output, "digest", 100)
-    journal.add([CELL])
+    journal.add(CELL)
     journal.close()
     assert b"digest" in journal_path(output).read_bytes()
 
@@ -132,13 +133,13 @@ def test_an_interrupted_sweep_runs_what_is_missing_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[int] = []
-    run_cells = run.run_cells
+    run_cell = run.run_cell
 
-    def counted(design: Design, cells: tuple[int, ...]):  # type: ignore[no-untyped-def]
+    def counted(design: Design, cell: int):  # type: ignore[no-untyped-def]
         if len(ran) == 4:
             raise KeyboardInterrupt
-        ran.extend(cells)
-        return run_cells(design, cells)
+        ran.append(cell)
+        return run_cell(design, cell)
 
     opened: list[Journal] = []
 
@@ -146,7 +147,7 @@ def test_an_interrupted_sweep_runs_what_is_missing_and_nothing_else(
         opened.append(open_journal(tmp_path / "t.csv", digest_of(design), len(design.grid)))
         return opened[-1]
 
-    monkeypatch.setattr(run, "run_cells", counted)
+    monkeypatch.setattr(run, "run_cell", counted)
     with pytest.raises(Interrupted) as cut:
         sweep(job(), SMALL, workers=1, journal=journal)
     assert [row.cell for row in cut.value.known.rows] == [0, 1, 2, 3]
@@ -154,10 +155,10 @@ def test_an_interrupted_sweep_runs_what_is_missing_and_nothing_else(
     assert len(cut.value.known.rows[0].values[0]) == len(METRICS)
     monkeypatch.undo()
     opened[0].close()
-    later: list[tuple[int, ...]] = []
-    monkeypatch.setattr(run, "run_cells", lambda d, c: later.append(c) or run_cells(d, c))
+    later: list[int] = []
+    monkeypatch.setattr(run, "run_cell", lambda d, c: later.append(c) or run_cell(d, c))
     result = sweep(job(), SMALL, workers=1, journal=journal)
-    assert later == [(4,), (5,)]
+    assert later == [4, 5]
     assert result.rows == sweep(job(), SMALL).rows
     opened[1].discard()
     assert list(tmp_path.iterdir()) == []
@@ -170,10 +171,10 @@ def test_what_is_told_as_finished_is_what_the_journal_holds(
     """Ctrl-C arrives while a cell is written down: then, too, neither has a cell that the other lacks."""
     add = Journal.add
 
-    def broken(self: Journal, rows: Iterable[SweepRow]) -> None:
+    def broken(self: Journal, row: SweepRow) -> None:
         if before:
             os.kill(os.getpid(), signal.SIGINT)
-        add(self, rows)
+        add(self, row)
         os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(Journal, "add", broken)

@@ -48,8 +48,8 @@ def journalled(output: Path) -> set[int]:
     return {int(line[1:].split(b",")[0]) for line in lines}
 
 
-def cells_of(chunks: list[tuple[int, tuple[int, ...]]]) -> set[int]:
-    return {cell for _, cells in chunks for cell in cells}
+def cells_of(noted: list[tuple[int, int]]) -> set[int]:
+    return {cell for _, cell in noted}
 
 
 def test_a_killed_sweep_runs_at_most_the_cells_in_flight_again(scenario: str, tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_killed_sweep_runs_at_most_the_cells_in_flight_again(scenario: str, tm
     done = subprocess.run(call, env=environment(log, None), cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     again = noted(log, "begin")[len(begun) :]
-    assert Counter(cell for _, cells in again for cell in cells) == Counter(set(range(CELLS)) - kept)
+    assert Counter(cell for _, cell in again) == Counter(set(range(CELLS)) - kept)
     assert output.read_bytes() == wanted_bytes(tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["job.yaml", "log", "t.parquet", "wanted.parquet"]
 

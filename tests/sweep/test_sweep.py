@@ -24,7 +24,7 @@ from fleetsim.quantities import METRICS
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.sweep import run as sweep_run
-from fleetsim.sweep.cell import CHUNK_S, CellChunk, Chunks, Design, design_of, digest_of, run_cells
+from fleetsim.sweep.cell import Design, design_of, digest_of, run_cell, sources_digest
 from fleetsim.sweep.grid import MOST_CELLS, Axis, Grid, grid_of
 from fleetsim.sweep.journal import Journal, open_journal
 from fleetsim.sweep.run import sweep
@@ -138,8 +138,8 @@ def test_the_order_of_completion_does_not_matter(monkeypatch: pytest.MonkeyPatch
 
         def shuffled(design: object, cells: list[int], *others: object, seed: int = seed) -> None:
             order = random.Random(seed).sample(list(cells), len(cells))
-            for start in range(0, len(order), 2):
-                others[-1](run_cells(design, order[start : start + 2]))  # type: ignore[operator, arg-type]
+            for cell in order:
+                others[-1](run_cell(design, cell))  # type: ignore[operator, arg-type]
 
         monkeypatch.setattr(sweep_run, "_simulate", shuffled)
         for ending, bytes_ in wanted.items():
@@ -178,16 +178,6 @@ def test_the_digest_is_of_what_decides_on_the_numbers(tmp_path: Path) -> None:
     assert digests[0] == digest_of(design_of(job(), SMALL))
 
 
-@given(st.integers(1, 3000), st.integers(1, 64), st.floats(1e-5, 10.0))
-def test_chunks_are_all_cells_and_none_takes_long(cells: int, workers: int, seconds: float) -> None:
-    chunks, seen = Chunks(range(cells), workers), []
-    for chunk in chunks:
-        assert len(chunk) == 1 or len(chunk) * seconds <= CHUNK_S * 1.01
-        seen += chunk
-        chunks.learn(len(chunk), len(chunk) * seconds)
-    assert seen == list(range(cells))
-
-
 def test_processes_give_the_same_rows_as_this_one() -> None:
     alone, beside = (sweep(job(), SMALL, workers=n) for n in (1, 2))
     assert alone.rows == beside.rows
@@ -200,13 +190,13 @@ def test_progress_counts_up_to_all_cells() -> None:
     assert told == [(0, 6, 0), *((n, 6, 1) for n in range(1, 7))]
 
 
-def test_chunks_of_another_version_are_refused() -> None:
+def test_cells_of_another_version_are_refused() -> None:
     from fleetsim.errors import OutsideError
     from fleetsim.sweep.cluster import _check_sources
 
-    _check_sources(run_cells(design_of(job(), SMALL), (0,)))
+    _check_sources(sources_digest())
     with pytest.raises(OutsideError, match="another version"):
-        _check_sources(CellChunk((), 0.0, "another"))
+        _check_sources("another")
 
 
 @pytest.mark.slow

@@ -97,12 +97,12 @@ async def _engine(
     from fleetsim.calibrate.server.metrics import Guard, gauges_of
     from fleetsim.calibrate.server.probe import dialect_of, try_limits
 
-    shown = client.address.root
+    shown = client.root
     tell(f"asking {shown} what it serves")
     served = choose_model(await models_of(client), asked.model, shown)
 
     async def read() -> Gauges | None:
-        status, _, text = await client.get(client.address.own("metrics"))
+        status, _, text = await client.get("metrics")
         return gauges_of(text) if status == 200 else None
 
     guard = Guard(read, shown, asked.yes, say)

@@ -28,22 +28,9 @@ IDLE_S = 2.0  # until an idle connection is given up; servers do so after 5 s (u
 MAX_BODY = 64 << 20
 
 
-class Address(Struct, frozen=True):
-    """root: scheme, host, port and path prefix, without a trailing slash or /v1; messages show it."""
-
-    root: str
-
-    def v1(self, path: str) -> str:
-        """An endpoint of the OpenAI interface."""
-        return f"{self.root}/v1/{path}"
-
-    def own(self, path: str) -> str:
-        """An endpoint of the server's own, beside /v1."""
-        return f"{self.root}/{path}"
-
-
-def address_of(url: str) -> Address:
-    """The server's address, with and without /v1, a doubled /v1, or a whole endpoint such as /v1/completions.
+def address_of(url: str) -> str:
+    """Scheme, host, port and path prefix of a server, given with or without /v1, with a doubled /v1, or as a whole
+    endpoint such as /v1/completions.
 
     Raises InputError for another scheme, a missing host, or credentials in the URL.
     """
@@ -69,7 +56,7 @@ def address_of(url: str) -> Address:
     while path.endswith("/v1"):
         path = path.removesuffix("/v1").rstrip("/")
     named = f"[{host}]" if ":" in host else host
-    return Address(f"{parts.scheme}://{named}{f':{port}' if port is not None else ''}{path}")
+    return f"{parts.scheme}://{named}{f':{port}' if port is not None else ''}{path}"
 
 
 class Key(Struct):
@@ -118,10 +105,14 @@ class _StaleError(GoneError):
 
 
 class Client:
-    """One session with one server. limited: requests that had to wait because the server limits its rate."""
+    """One session with one server.
 
-    def __init__(self, address: Address, key: Key, timeout_s: float) -> None:
-        self.address, self.key, self.timeout_s = address, key, timeout_s
+    root: its address, below which paths are; messages show it.
+    limited: requests that had to wait because the server limits its rate.
+    """
+
+    def __init__(self, root: str, key: Key, timeout_s: float) -> None:
+        self.root, self.key, self.timeout_s = root, key, timeout_s
         self.limited = 0
         self._session: aiohttp.ClientSession | None = None
 
@@ -141,17 +132,17 @@ class Client:
         await self._session.close()
         await asyncio.sleep(0)  # lets the transports close
 
-    async def get(self, url: str) -> tuple[int, str, str]:
+    async def get(self, path: str) -> tuple[int, str, str]:
         """Status, content type and text; the status 0 where the server does not answer in time."""
         try:
-            async with self._open("GET", url, None, GET_S) as response:
+            async with self._open("GET", path, None, GET_S) as response:
                 return response.status, response.content_type, await _text(response)
         except TimeoutError:
             return 0, "", ""
 
-    async def get_json(self, url: str) -> Any:
+    async def get_json(self, path: str) -> Any:
         """What an optional endpoint answers, None where it is not there or answers something else."""
-        status, _, text = await self.get(url)
+        status, _, text = await self.get(path)
         if status != 200:
             return None
         try:
@@ -159,10 +150,10 @@ class Client:
         except ValueError:
             return None
 
-    async def post(self, url: str) -> tuple[int, str]:
+    async def post(self, path: str) -> tuple[int, str]:
         """Status and text of a control endpoint without a body."""
         try:
-            async with self._open("POST", url, b"", self.timeout_s) as response:
+            async with self._open("POST", path, b"", self.timeout_s) as response:
                 return response.status, await _text(response)
         except TimeoutError:
             raise GoneError(self._hangs(self.timeout_s)) from None
@@ -174,14 +165,13 @@ class Client:
         Leaving the block early closes the connection, at which servers abort the request. Raises LoadRefusedError,
         GoneError, or OutsideError with a remedy for every other answer.
         """
-        url = self.address.v1("completions")
         stale = False
         for attempt in range(PATIENCE + 1):
             sent()
             wait_s = 0.0
             answered = False
             try:
-                async with self._open("POST", url, body, None) as response:
+                async with self._open("POST", "v1/completions", body, None) as response:
                     answered = True
                     if response.status == 429:
                         wait_s = _retry_after(response.headers.get("Retry-After"), attempt)
@@ -198,7 +188,7 @@ class Client:
             self.limited += wait_s > 0
             await asyncio.sleep(wait_s)
         raise OutsideError(
-            f"{self.address.root}: still answers 429 (too many requests) after {PATIENCE + 1} tries; "
+            f"{self.root}: still answers 429 (too many requests) after {PATIENCE + 1} tries; "
             "lift its rate limit for this key, or measure the server behind the gateway"
         )
 
@@ -207,13 +197,11 @@ class Client:
             async for data in response.content.iter_any():
                 yield data
         except (aiohttp.ClientError, OSError) as error:
-            raise GoneError(
-                f"{self.address.root}: the connection broke in the middle of a response ({error})"
-            ) from None
+            raise GoneError(f"{self.root}: the connection broke in the middle of a response ({error})") from None
 
     @asynccontextmanager
     async def _open(
-        self, method: str, url: str, body: bytes | None, total_s: float | None
+        self, method: str, path: str, body: bytes | None, total_s: float | None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         assert self._session is not None
         headers = self.key.headers()
@@ -222,7 +210,7 @@ class Client:
         try:
             async with self._session.request(
                 method,
-                url,
+                f"{self.root}/{path}",
                 data=body,
                 headers=headers,
                 allow_redirects=False,
@@ -233,24 +221,24 @@ class Client:
             raise GoneError(self._hangs(CONNECT_S)) from None
         except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError, ssl.SSLError) as error:
             raise OutsideError(
-                f"{self.address.root}: TLS failed ({_said(error)}); use the name in its certificate, point "
+                f"{self.root}: TLS failed ({_said(error)}); use the name in its certificate, point "
                 "SSL_CERT_FILE at the authority that signed it, or use http:// where it speaks plain HTTP"
             ) from None
         except aiohttp.ClientConnectorError as error:
             raise GoneError(
-                f"{self.address.root}: no connection ({_said(error)}); is the server up, is this its address and port?"
+                f"{self.root}: no connection ({_said(error)}); is the server up, is this its address and port?"
             ) from None
         except aiohttp.InvalidURL:
-            raise OutsideError(f"{url!r}: no usable address; for example http://localhost:8000") from None
+            raise OutsideError(f"{self.root!r}: no usable address; for example http://localhost:8000") from None
         except TimeoutError:
             raise
         except (aiohttp.ClientError, OSError) as error:
             raise _StaleError(
-                f"{self.address.root}: the connection broke ({_said(error)}); is it an HTTP server, and still alive?"
+                f"{self.root}: the connection broke ({_said(error)}); is it an HTTP server, and still alive?"
             ) from None
 
     def _hangs(self, seconds: float) -> str:
-        return f"{self.address.root}: no answer for {seconds:g} s; is the server alive, and not paused?"
+        return f"{self.root}: no answer for {seconds:g} s; is the server alive, and not paused?"
 
     async def _raise_for(self, response: aiohttp.ClientResponse) -> None:
         if response.status == 200 and response.content_type in ("text/event-stream", "application/octet-stream"):
@@ -260,7 +248,7 @@ class Client:
 
     def failure(self, status: int, content_type: str, text: str) -> OutsideError:
         """The error for an answer that is none, with its remedy."""
-        where, said = self.address.root, self.key.hide(_message(text))
+        where, said = self.root, self.key.hide(_message(text))
         if status in (401, 403):
             what = "asks for a key" if not self.key.token else "refuses this key"
             return OutsideError(f"{where}: {what} ({status}{said}); give one with --api-key or FLEETSIM_API_KEY")

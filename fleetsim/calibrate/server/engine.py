@@ -288,7 +288,7 @@ def _of_batch(played: Played, began: float, before: Gauges | None, after: Gauges
     last = len(played.streams) - 1
     requests = [
         (s.submitted_s, s.first_s, s.finish_s, round(s.tokens), counted.get("preemptions", 0) * (i == last),
-         s.prompt_tokens, s.ask.max_tokens)
+         s.prompt_tokens, s.ask.output_tokens)
         for i, s in enumerate(played.streams)
     ]  # fmt: skip
     return {"req": request_columns(requests, began), "gen": round(sum(s.tokens for s in played.streams)), **counted}

@@ -12,8 +12,9 @@ from typing import Any
 from msgspec import DecodeError, Struct, field
 from msgspec.json import Decoder
 
+from fleetsim.calibrate.loads import Request
 from fleetsim.calibrate.server.client import Client, GoneError
-from fleetsim.calibrate.server.play import Ask, Dialect, Play, Played, Stream
+from fleetsim.calibrate.server.play import Dialect, Play, Played, Stream
 from fleetsim.errors import OutsideError
 
 
@@ -47,9 +48,8 @@ class HttpPlayer:
 
         Raises OutsideError where the server fails, hangs or sends what is no stream; its connections are closed then.
         """
-        bodies, late = (
-            [self.dialect.body(ask) for ask in asks] for asks in (play.asks, play.then)
-        )  # before any goes out
+        # All are made before any goes out.
+        bodies, late = ([self.dialect.body(ask, play.n) for ask in asks] for asks in (play.asks, play.then))
         played = Played(play)
         state = _State(played, deadline_s, self.now(), at)
         began, cpu = self.now(), time.thread_time()
@@ -64,7 +64,7 @@ class HttpPlayer:
         played.client_cpu = (time.thread_time() - cpu) / max(self.now() - began, 1e-9)
         return played
 
-    def _begin(self, state: _State, ask: Ask, body: bytes, *, late: bool) -> asyncio.Task[None]:
+    def _begin(self, state: _State, ask: Request, body: bytes, *, late: bool) -> asyncio.Task[None]:
         task = asyncio.ensure_future(self._stream(state, ask, body, late=late))
         task.add_done_callback(lambda _: state.moved.set())
         state.tasks.append(task)
@@ -101,7 +101,7 @@ class HttpPlayer:
                 return False
             if self.now() - state.last_s > self._client.timeout_s:
                 raise GoneError(
-                    f"{self._client.address.root}: no token for {self._client.timeout_s:g} s; is the server alive, "
+                    f"{self._client.root}: no token for {self._client.timeout_s:g} s; is the server alive, "
                     "and not paused?"
                 )
             state.moved.clear()
@@ -112,11 +112,11 @@ class HttpPlayer:
                 task.result()  # raises what went wrong in it
         return come()
 
-    async def _stream(self, state: _State, ask: Ask, body: bytes, *, late: bool) -> None:
+    async def _stream(self, state: _State, ask: Request, body: bytes, *, late: bool) -> None:
         """One request from its sending to its end."""
-        streams = [Stream(ask, late=late, prompt_tokens=ask.prompt_tokens) for _ in range(ask.n)]
+        streams = [Stream(ask, late=late, prompt_tokens=ask.prompt_tokens) for _ in range(state.played.play.n)]
         state.played.streams += streams
-        self._count(ask.n)
+        self._count(len(streams))
         response = Response(streams, self.dialect.tokens_per_chunk)
 
         def sent() -> None:
@@ -135,7 +135,7 @@ class HttpPlayer:
                         state.at()
         except BrokenStreamError as error:
             raise OutsideError(
-                f"{self._client.address.root}: its stream of a completion broke off: {error}; see the server's own log"
+                f"{self._client.root}: its stream of a completion broke off: {error}; see the server's own log"
             ) from None
         finally:
             response.settle()
@@ -143,7 +143,7 @@ class HttpPlayer:
             self.usage_counts = response.usage_counts
         if not response.done and not all(s.ended for s in streams):
             raise GoneError(
-                f"{self._client.address.root}: a response ended before its end; did the server die? See its own log"
+                f"{self._client.root}: a response ended before its end; did the server die? See its own log"
             )
         for s in streams:
             s.ended = s.ended or "stop"
@@ -331,4 +331,4 @@ class Response:
         elif self._final is None:
             for s in guessed:
                 if s.ended == "length":
-                    s.spread(s.ask.max_tokens)
+                    s.spread(s.ask.output_tokens)

@@ -110,10 +110,10 @@ class Identity(Struct):
 
 async def models_of(client: Client) -> list[dict[str, Any]]:
     """What /v1/models lists. Raises OutsideError where this is no OpenAI-compatible server."""
-    url, shown = client.address.v1("models"), client.address.root
-    status, kind, text = await client.get(url)
+    shown = client.root
+    status, kind, text = await client.get("v1/models")
     if status == 401 and client.key.use_spare():
-        status, kind, text = await client.get(url)
+        status, kind, text = await client.get("v1/models")
     if status == 0:
         raise OutsideError(f"{shown}: no answer to /v1/models in time; is the server alive?")
     try:
@@ -152,7 +152,7 @@ async def identify(client: Client, model: dict[str, Any], gauges: Gauges | None)
     """What the server says of itself. Raises OutsideError for several engines behind one address."""
     owner = str(model.get("owned_by") or "")
     engine = gauges.family if gauges else owner if owner in ("vllm", "sglang") else "openai"
-    version = _mapping(await client.get_json(client.address.own("version"))).get("version")
+    version = _mapping(await client.get_json("version")).get("version")
     # The name under which it is served goes into requests; the model's own is what a profile should name.
     root = model.get("root")
     at_hub = isinstance(root, str) and root and not root.startswith(("/", ".", "~"))
@@ -164,14 +164,14 @@ async def identify(client: Client, model: dict[str, Any], gauges: Gauges | None)
     if gauges is not None:
         _from_metrics(known, gauges)
     if engine == "vllm":
-        _from_vllm(known, _mapping(await client.get_json(client.address.own("server_info?config_format=json"))))
+        _from_vllm(known, _mapping(await client.get_json("server_info?config_format=json")))
     elif engine == "sglang":
-        info = await client.get_json(client.address.own("server_info"))
-        _from_sglang(known, _mapping(info or await client.get_json(client.address.own("get_server_info"))))
+        info = await client.get_json("server_info")
+        _from_sglang(known, _mapping(info or await client.get_json("get_server_info")))
     engines = max(gauges.engines if gauges else 1, int(known.flags.get("data_parallel_size") or 1))
     if engines > 1:
         raise OutsideError(
-            f"{client.address.root}: {engines} data-parallel engines answer there; a profile is of one instance: "
+            f"{client.root}: {engines} data-parallel engines answer there; a profile is of one instance: "
             "start one with a data-parallel size of 1"
         )
     return known

@@ -9,31 +9,23 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
-from fleetsim.calibrate.loads import Limits, Load
+from fleetsim.calibrate.loads import Limits, Load, Request
 from fleetsim.records import replace
 
 
-class Ask(Struct, frozen=True):
-    """One HTTP request. prompt: a key; the same key and length mean the same prompt. n: choices, siblings in one."""
-
-    prompt: int
-    prompt_tokens: int
-    max_tokens: int
-    n: int = 1
-
-
 class Play(Struct, frozen=True):
-    """Requests sent together.
+    """Requests sent together, each an HTTP request of n choices, siblings in one.
 
     window: stop once every stream has made this many tokens since the last of them began; None: run to the end.
     then: single requests sent one after the other while the streams decode, each `gap` tokens per stream after the
     one before it ended (the first after all streams began).
     """
 
-    asks: tuple[Ask, ...]
+    asks: tuple[Request, ...]
     window: int | None = None
-    then: tuple[Ask, ...] = ()
+    then: tuple[Request, ...] = ()
     gap: int = 0
+    n: int = 1
 
 
 class Stream(Struct):
@@ -43,7 +35,7 @@ class Stream(Struct):
     server said how many tokens each arrival held; otherwise they are spread evenly. late: it came with Play.then.
     """
 
-    ask: Ask
+    ask: Request
     late: bool = False
     submitted_s: float = -1.0
     times: list[float] = field(default_factory=list)
@@ -110,7 +102,7 @@ class Played(Struct):
     longest: int = 0
 
     def __post_init__(self) -> None:
-        self.expected = sum(a.n for a in self.play.asks)
+        self.expected = self.play.n * len(self.play.asks)
         self.longest = max((a.prompt_tokens for a in self.play.asks), default=0)
 
     @property
@@ -153,20 +145,18 @@ class Played(Struct):
 def plays_of(load: Load) -> tuple[Play, ...]:
     """What a client sends for a load: what arrives together is a play, arrivals beside decodes are sent in one."""
     each = int(load.label.get("n", 1))
-    parts = [
-        tuple(Ask(r.prompt, r.prompt_tokens, r.output_tokens, each) for r in list(requests)[::each])
-        for _, requests in itertools.groupby(load.requests, key=lambda r: r.at)
-    ]
+    parts = [tuple(requests)[::each] for _, requests in itertools.groupby(load.requests, key=lambda r: r.at)]
     if load.phase == "mixed":
         first, *later = parts
         return (Play(first, then=tuple(itertools.chain(*later)), gap=load.requests[len(first)].at),)
-    return tuple(Play(asks, window=load.window) for asks in parts)
+    return tuple(Play(asks, window=load.window, n=each) for asks in parts)
 
 
 def longer(play: Play, limits: Limits) -> Play:
     """The play with twice the tokens, for a server that starts streams slowly."""
     asks = tuple(
-        replace(a, max_tokens=min(2 * a.max_tokens, limits.max_model_len - a.prompt_tokens - 1)) for a in play.asks
+        replace(r, output_tokens=min(2 * r.output_tokens, limits.max_model_len - r.prompt_tokens - 1))
+        for r in play.asks
     )
     return replace(play, asks=asks)
 
@@ -199,18 +189,18 @@ class Dialect(Struct):
     tokens_per_chunk: float = 1.0
     ends_early: bool = False
 
-    def body(self, ask: Ask) -> bytes:
-        """The request's JSON."""
+    def body(self, ask: Request, n: int = 1) -> bytes:
+        """The request's JSON. n: choices."""
         fields: dict[str, Any] = {
             "model": self.model,
             "prompt": self.prompts.prompt(ask.prompt, ask.prompt_tokens),
-            "max_tokens": ask.max_tokens,
+            "max_tokens": ask.output_tokens,
             "temperature": 1.0,
             "stream": True,
             **self.extras,
         }
-        if ask.n > 1:
-            fields["n"] = ask.n
+        if n > 1:
+            fields["n"] = n
         elif self.counted_by == "usage":
             fields.pop("return_token_ids", None)  # the running usage says as much, and is less to send
         return json.dumps(fields, separators=(",", ":")).encode()

@@ -13,12 +13,13 @@ import numpy as np
 from msgspec import Struct, field
 
 from fleetsim.calibrate.ask import Calibrate
+from fleetsim.calibrate.loads import Request
 from fleetsim.calibrate.server.client import Client
 from fleetsim.calibrate.server.engine import ServerEngine
 from fleetsim.calibrate.server.http_player import HttpPlayer
 from fleetsim.calibrate.server.identity import Identity
 from fleetsim.calibrate.server.metrics import Guard
-from fleetsim.calibrate.server.play import EXTRAS, Ask, Dialect, Play, Prompts
+from fleetsim.calibrate.server.play import EXTRAS, Dialect, Play, Prompts
 from fleetsim.calibrate.session import LoadRefusedError
 from fleetsim.errors import OutsideError
 
@@ -37,16 +38,16 @@ async def dialect_of(client: Client, model: str, nonce: int, player: HttpPlayer)
             dialect = Dialect(model, dict(extras), Prompts(nonce, text))
             player.dialect = dialect
             try:
-                played = await player.play(Play((Ask(1, PROBE_PROMPT, PROBE_TOKENS),)), player.now() + 3600)
+                played = await player.play(Play((Request(1, PROBE_PROMPT, PROBE_TOKENS),)), player.now() + 3600)
             except LoadRefusedError as error:
                 refused = error
                 continue
             stream = played.streams[0]
             if stream.tokens <= 0:
-                refused = OutsideError(f"{client.address.root}: a completion came back without any token")
+                refused = OutsideError(f"{client.root}: a completion came back without any token")
                 continue
             if not text and stream.prompt_tokens != PROBE_PROMPT:
-                refused = OutsideError(f"{client.address.root}: counts other prompt tokens than it was sent")
+                refused = OutsideError(f"{client.root}: counts other prompt tokens than it was sent")
                 break
             dialect.ends_early = stream.tokens < PROBE_TOKENS - 0.5
             dialect.counted_by = ("usage" if player.usage_counts else player.counted_by) if stream.exact else "spread"
@@ -56,7 +57,7 @@ async def dialect_of(client: Client, model: str, nonce: int, player: HttpPlayer)
                 dialect.prompts.tokens_per_word = max(0.25, stream.prompt_tokens / PROBE_PROMPT)
             return dialect
     raise OutsideError(
-        f"{client.address.root}: takes no way of asking for a completion that fleetsim knows; last answer: {refused}"
+        f"{client.root}: takes no way of asking for a completion that fleetsim knows; last answer: {refused}"
     )
 
 
@@ -68,7 +69,7 @@ async def slots_of(player: HttpPlayer, at_once: int, deadline_s: float, room_tok
     most, prompt = 2048, 16
     ask = min(at_once, max(1, room_tokens // (prompt + 128)))
     for n in sorted({min(64, ask), min(320, ask), ask}):
-        played = await player.play(Play(tuple(Ask(i, prompt, most) for i in range(n)), window=4), deadline_s)
+        played = await player.play(Play(tuple(Request(i, prompt, most) for i in range(n)), window=4), deadline_s)
         if played.crowded and 0 < played.started < n:
             return played.started, True
         if played.cut or played.started < n:
@@ -86,7 +87,7 @@ async def budget_of(player: HttpPlayer, longest: int, key: int, deadline_s: floa
     most = min(longest - 32, 512)
     if length < 512 or most < 64:
         return None
-    base = Play((Ask(0, 16, most),), then=(Ask(key, length, 1),), gap=24)
+    base = Play((Request(0, 16, most),), then=(Request(key, length, 1),), gap=24)
     played = await player.play(base, deadline_s)
     if len(played.base) != 1 or len(played.late) != 1 or not played.late[0].times:
         return None
@@ -160,14 +161,14 @@ async def measure_sync(client: Client, engine: ServerEngine, deadline_s: float) 
 
     It has the endpoints, and is not paused already by somebody else.
     """
-    answer = await client.get_json(client.address.own("is_paused"))
+    answer = await client.get_json("is_paused")
     if not isinstance(answer, dict) or answer.get("is_paused") is not False:
         engine.note("sync: no /pause and /resume there (vLLM has them with VLLM_SERVER_DEV_MODE=1)")
         return
     engine.tell("pausing and resuming")
     await engine.watch.idle()
     began, most = engine.now(), min(4096, engine.limits.max_model_len - 40)
-    play = Play(tuple(Ask(i, 32, most) for i in range(min(64, engine.limits.max_num_seqs))))
+    play = Play(tuple(Request(i, 32, most) for i in range(min(64, engine.limits.max_num_seqs))))
     found = await pause_and_resume(client, engine.player, play, deadline_s)
     if found is None:
         engine.note("sync: the server did not pause, or nothing ran that could be paused")
@@ -194,7 +195,7 @@ async def pause_and_resume(
             return None
         asked, before = player.now(), arrivals.last_s
         try:
-            status, _ = await client.post(client.address.own("pause?mode=keep&clear_cache=false"))
+            status, _ = await client.post("pause?mode=keep&clear_cache=false")
             answered = player.now()
             if status != 200:
                 return None
@@ -210,7 +211,7 @@ async def pause_and_resume(
         return {
             "pause_keep_s": round(frozen - asked, 6),
             "resume_to_next_result_s": round(next_s - resumed, 6),
-            "streams": sum(a.n for a in play.asks),
+            "streams": len(play.asks),
         }
     finally:
         playing.cancel()
@@ -229,13 +230,12 @@ async def resume(client: Client) -> None:
     said = ""
     for attempt in range(TRIES):
         try:
-            status, said = await client.post(client.address.own("resume"))
+            status, said = await client.post("resume")
             if status == 200:
                 return
         except OutsideError as error:
             said = str(error)
         await asyncio.sleep(0.2 * (attempt + 1))
     raise OutsideError(
-        f"{client.address.root}: is paused and does not resume ({said[:200]}); run: "
-        f"curl -X POST {client.address.own('resume')}"
+        f"{client.root}: is paused and does not resume ({said[:200]}); run: curl -X POST {client.root}/resume"
     )

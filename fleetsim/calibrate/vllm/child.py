@@ -30,10 +30,9 @@ NOT_STARTED, LOST, STOPPED = 3, 4, 143  # exit codes
 def main(spec: dict[str, Any], began: float) -> int:
     """Starts the engine, measures, and returns the exit code. spec: the fields of `parent.Spec`."""
     writer = RawWriter(spec["raw"])
-    log = Path(spec["log"]) if spec.get("log") else None
     done = (ended(Path(spec["raw"])) if spec.get("resume") else frozenset()) | set(spec.get("skip") or ())
     try:
-        engine = vllm_engine.start(spec["engine_args"], writer, log)
+        engine = vllm_engine.start(spec["engine_args"], writer)
     except Exception as error:  # noqa: BLE001 - the parent reads it and says what to do about it
         what = f"{type(error).__name__}: {error}"
         writer.put("error", ph="start", err=what[:2000], tb=traceback.format_exc()[-3000:])

@@ -23,10 +23,6 @@ SCHEDULER = (
     "long_prefill_token_threshold max_num_partial_prefills scheduler_reserve_full_isl watermark stream_interval"
 )
 ENVIRONMENT = ("VLLM_", "CUDA_", "PYTORCH_", "NCCL_")
-TELLING = re.compile(
-    "took|KV cache|attention backend|FlashAttention|Graph capturing|Capturing|torch.compile|Maximum concurrency|"
-    "Asynchronous|Model loading|cudagraph|model runner"
-)
 # Inside vLLM, what the recorder and the driver hold on to.
 NEEDED = {
     "engine core": "step_fn post_step add_request preprocess_add_request abort_requests scheduler",
@@ -168,15 +164,6 @@ def fill_kv(worker: Any) -> int:
                     tensor.normal_()
                     filled[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
     return sum(filled.values())
-
-
-def telling_lines(log: Path) -> list[str]:
-    """Lines of the engine's log that say how it was set up."""
-    try:
-        lines = log.read_text(errors="replace").splitlines()
-    except OSError:
-        return []
-    return [line.strip()[-300:] for line in lines if " INFO " in line and TELLING.search(line)][-60:]
 
 
 def published(fields: Mapping[str, Any], args: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -35,7 +34,6 @@ class VllmEngine(Struct):
     writer: RawWriter
     args: dict[str, Any]
     took: dict[str, float]
-    log: Path | None
     environment: dict[str, str]
     limits: Limits
     recorder: Recorder
@@ -53,9 +51,9 @@ class VllmEngine(Struct):
 
     def start_record(self) -> dict[str, Any]:
         """What the engine says of itself."""
-        fields = description.facts(self.llm, self.core)
-        fields |= {**self.took, "log": description.telling_lines(self.log) if self.log else []}
-        return description.published(fields, self.args, self.environment)
+        return description.published(
+            {**description.facts(self.llm, self.core), **self.took}, self.args, self.environment
+        )
 
     def run(self, load: Load, deadline_s: float) -> Ran:
         """Runs one load and records it. Raises EngineLostError where the engine cannot go on."""
@@ -227,7 +225,7 @@ class VllmEngine(Struct):
         raise EngineLostError("requests were aborted, and the engine is still busy 50 iterations later")
 
 
-def start(args: Mapping[str, Any], writer: RawWriter, log: Path | None = None) -> VllmEngine:
+def start(args: Mapping[str, Any], writer: RawWriter) -> VllmEngine:
     """An engine with these vLLM arguments. Raises what vLLM raises; OutsideError for a release built differently."""
     import importlib.util
 
@@ -256,4 +254,4 @@ def start(args: Mapping[str, Any], writer: RawWriter, log: Path | None = None) -
     )
     took = {"import_s": round(imported - begin, 2), "init_s": round(up - imported, 2)}
     vocabulary = config.model_config.get_vocab_size()
-    return VllmEngine(llm, core, writer, args, took, log, environment, limits, Recorder(scheduler, writer), vocabulary)
+    return VllmEngine(llm, core, writer, args, took, environment, limits, Recorder(scheduler, writer), vocabulary)

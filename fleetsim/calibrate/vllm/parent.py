@@ -7,7 +7,6 @@ measured is there.
 from __future__ import annotations
 
 import contextlib
-import enum
 import json
 import os
 import re
@@ -55,28 +54,19 @@ class Spec(Struct, frozen=True):
     python: str = sys.executable
 
 
-class End(enum.StrEnum):
-    """How a measuring process ended."""
-
-    OK = "ok"
-    NOT_STARTED = "not started"
-    OUT_OF_MEMORY = "out of memory"
-    DIED = "died"
-
-
 class MeasurementOutcome(Struct, frozen=True):
-    """How a measurement ended. said: in words, with the remedy, empty where all went well.
+    """How a measurement ended. wrong: why the engine did not come up, or died, with the remedy; empty where it did
+    neither. said: what else a user should know.
 
-    loads: that ended in this run. left_out, failed: loads that did not fit into the budget, or raised. lines: the last
-    telling lines of the engine's log. started: whether an engine came up.
+    loads: that ended in this run. left_out, failed: loads that did not fit into the budget, or raised. started: whether
+    an engine came up.
     """
 
-    end: End
+    wrong: str = ""
     said: str = ""
     loads: int = 0
     left_out: int = 0
     failed: int = 0
-    lines: tuple[str, ...] = ()
     started: bool = False
 
     @property
@@ -90,14 +80,6 @@ class MeasurementOutcome(Struct, frozen=True):
         if self.failed:
             found.append(f"{self.failed} loads failed and are left out; the raw measurements say why")
         return (*found, *([self.said] if self.said else []))
-
-
-class EngineFailedError(OutsideError):
-    """No engine came up, or it died: says why and what to do. outcome: the same as data."""
-
-    def __init__(self, outcome: MeasurementOutcome) -> None:
-        self.outcome = outcome
-        super().__init__("\n".join([outcome.said, *(f"  | {line}" for line in outcome.lines)]))
 
 
 class Followed(Struct):
@@ -154,11 +136,11 @@ def run_child(spec: Spec, *, tell: Tell = lambda text: None) -> MeasurementOutco
     """Measures in a process of its own, to the end of the budget at most. Whatever was measured is in spec.raw.
 
     After a crash in the middle a fresh engine does the rest once, without the load that it crashed in. Raises
-    EngineFailedError where no engine came up or the last one died; a keyboard interrupt stops the child and goes up.
+    OutsideError where no engine came up or the last one died; a keyboard interrupt stops the child and goes up.
     """
     outcome = _with_restart(spec, tell)
-    if outcome.end is not End.OK:
-        raise EngineFailedError(outcome)
+    if outcome.wrong:
+        raise OutsideError(outcome.wrong)
     return outcome
 
 
@@ -166,21 +148,21 @@ def _with_restart(spec: Spec, tell: Tell) -> MeasurementOutcome:
     begin = time.monotonic()
     first, followed = _once(spec, tell)
     took_s = time.monotonic() - begin
-    if first.end is End.OK or not first.started:
+    if not (first.wrong and first.started):
         return first
     start_s = (followed.started_s or begin) - begin
     left_s = spec.budget_s - took_s
     if left_s < 2.0 * start_s + 10.0:
         return first
-    tell(f"the engine was lost ({first.said[:200]}); a fresh one goes on")
+    why = first.wrong.partition("\n")[0]
+    tell(f"the engine was lost ({why[:200]}); a fresh one goes on")
     crashed = (key_of(followed.current["ph"], followed.current["lab"]),) if followed.current else ()
     second, _ = _once(replace(spec, budget_s=left_s, resume=True, skip=spec.skip + crashed), tell)
     return replace(
         second,
         loads=first.loads + second.loads,
         failed=first.failed + second.failed,
-        started=True,
-        said=second.said or f"one load was left out, the engine was lost in it: {first.said}",
+        said=f"one load was left out, the engine was lost in it: {why}",
     )
 
 
@@ -238,20 +220,21 @@ def stop(child: subprocess.Popen[bytes]) -> None:
 def _outcome(spec: Spec, followed: Followed, code: int, stopped: bool, log_from: int) -> MeasurementOutcome:
     log = _tail(Path(spec.log), log_from)
     end, started = followed.ended or {}, followed.started_s is not None
-    counts = (followed.loads, int(end.get("left_out", 0)), int(end.get("failed", 0)))
-    more: tuple[Any, ...] = (*counts, tuple(telling(log)), started)
-    if code == 0:
-        return MeasurementOutcome(End.OK, "", *more)
-    if stopped:
+    wrong = ""
+    if code and stopped:
         over = f"{spec.budget_s:.0f} s and {GRACE_S:.0f} s of grace"
-        said = f"vLLM was still busy after {over} and was stopped; a larger --budget-s gives it time"
-        return MeasurementOutcome(End.DIED if started else End.NOT_STARTED, said, *more)
-    kind, said = diagnose(followed.error, log, code)
-    where = f"; its output is in {spec.log}" if any(line.strip() for line in log) else ""
-    how = "died in the middle" if started else "did not start"
-    if kind is not End.OUT_OF_MEMORY:
-        kind = End.DIED if started else End.NOT_STARTED
-    return MeasurementOutcome(kind, f"vLLM {how}: {said}{where}", *more)
+        wrong = f"vLLM was still busy after {over} and was stopped; a larger --budget-s gives it time"
+    elif code:
+        where = f"; its output is in {spec.log}" if any(line.strip() for line in log) else ""
+        how = "died in the middle" if started else "did not start"
+        wrong = f"vLLM {how}: {diagnose(followed.error, log, code)}{where}"
+    return MeasurementOutcome(
+        "\n".join([wrong, *(f"  | {line}" for line in telling(log))]) if wrong else "",
+        loads=followed.loads,
+        left_out=int(end.get("left_out", 0)),
+        failed=int(end.get("failed", 0)),
+        started=started,
+    )
 
 
 def _tail(path: Path, start: int) -> list[str]:
@@ -266,58 +249,52 @@ def _tail(path: Path, start: int) -> list[str]:
 # --- Why an engine did not come up, or died: from what it said last, in words, with what to do about it.
 
 SERVER = "or measure a running server with --url"
-# How it ends, how that shows in an exception or a log, what it means, and the remedy. The first that shows counts.
+# How it shows in an exception or a log, what it means, and the remedy. The first that shows counts.
 CAUSES = (
-    (End.NOT_STARTED, r"No module named '(vllm|torch)",
+    (r"No module named '(vllm|torch)",
      "vLLM is not installed in this Python", f"pip install 'fleetsim[gpu]', {SERVER}"),
-    (End.NOT_STARTED, r"fleetsim needs to record iterations",
+    (r"fleetsim needs to record iterations",
      "this release of vLLM is built differently", f"install a tested one, {SERVER}"),
-    (End.NOT_STARTED,
-     r"driver on your system is too old|CUDA driver version is insufficient|forward compatibility was attempted",
+    (r"driver on your system is too old|CUDA driver version is insufficient|forward compatibility was attempted",
      "the NVIDIA driver is too old for this build of PyTorch",
      f"update the driver, or install builds for its CUDA version, {SERVER}"),
-    (End.NOT_STARTED,
-     r"Failed to infer device type|No CUDA GPUs are available|no NVIDIA driver on your system|"
+    (r"Failed to infer device type|No CUDA GPUs are available|no NVIDIA driver on your system|"
      r"No platform detected|Unexpected platform|Device string must not be empty",
      "no GPU was found", f"run on a GPU box (nvidia-smi must list one), {SERVER}"),
-    (End.OUT_OF_MEMORY, r"[Oo]ut ?[Oo]f ?[Mm]emory|Cannot allocate memory|\bMemoryError|std::bad_alloc",
+    (r"[Oo]ut ?[Oo]f ?[Mm]emory|Cannot allocate memory|\bMemoryError|std::bad_alloc",
      "out of memory",
      "more GPUs per instance (--tp), a smaller --max-num-batched-tokens, or a lower --gpu-memory-utilization"),
-    (End.OUT_OF_MEMORY,
-     r"less than desired GPU memory utilization|[Nn]o available memory for the cache blocks|"
+    (r"less than desired GPU memory utilization|[Nn]o available memory for the cache blocks|"
      r"larger than the available KV cache memory|KV cache is needed, which is larger|at least one request with",
      "the model and its KV cache do not fit",
      "end what else runs on the GPU (nvidia-smi), or give a lower --max-model-len, --tp 2 or another "
      "--gpu-memory-utilization"),
-    (End.NOT_STARTED, r"gated repo|GatedRepo|401 Client Error|403 Client Error",
+    (r"gated repo|GatedRepo|401 Client Error|403 Client Error",
      "the model may be read with permission only",
      "log in (huggingface-cli login), or give a folder with its config.json: dummy weights need no more"),
-    (End.NOT_STARTED,
-     r"RepositoryNotFound|Repository Not Found|not a valid model identifier|Invalid repository ID|HFValidationError|"
+    (r"RepositoryNotFound|Repository Not Found|not a valid model identifier|Invalid repository ID|HFValidationError|"
      r"Can't load the configuration|does not appear to have a file named config|OfflineModeIsEnabled|"
      r"LocalEntryNotFound|couldn't connect to|Cannot find any model weights|Unrecognized model|"
      r"Repo id must|No such file or directory: '[^']*config\.json|offline mode|does not exist on the Hub",
      "the model was not found", "give a Hugging Face id that this machine can reach, or a folder with a config.json"),
-    (End.NOT_STARTED,
-     r"unexpected keyword argument|validation errors? for|world size|(Value|Type|Key|NotImplemented)Error",
+    (r"unexpected keyword argument|validation errors? for|world size|(Value|Type|Key|NotImplemented)Error",
      "vLLM refused its arguments",
      "change the flag that it names (--engine-arg K=V and the engine's own flags are passed on as they are)"),
 )  # fmt: skip
 
 
-def diagnose(error: str, log: list[str], code: int) -> tuple[End, str]:
-    """How it ended, and what to say about it. error: the exception, if any; log: the last lines; code: exit code."""
+def diagnose(error: str, log: list[str], code: int) -> str:
+    """Why it ended, and what to do. error: the exception, if any; log: the last lines; code: exit code."""
+    last = main_error(error, log)
     for text in (error, "\n".join(telling(log, most=20))):
-        for end, shows, means, remedy in CAUSES:
+        for shows, means, remedy in CAUSES:
             if re.search(shows, text):
-                last = main_error(error, log)
-                return end, f"{means}: {last}; {remedy}" if last else f"{means}; {remedy}"
+                return f"{means}: {last}; {remedy}" if last else f"{means}; {remedy}"
     if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
         remedy = "look at the kernel's log (dmesg); a smaller model or fewer workers need less of the host's memory"
-        return End.OUT_OF_MEMORY, f"it was killed, most likely because the host ran out of memory; {remedy}"
+        return f"it was killed, most likely because the host ran out of memory; {remedy}"
     how = f"it ended with {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
-    last = main_error(error, log)
-    return End.DIED, f"{how}: {last}" if last else how
+    return f"{how}: {last}" if last else how
 
 
 def main_error(error: str, log: list[str]) -> str:

@@ -10,6 +10,7 @@ import gzip
 import io
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import fleetsim
 from fleetsim.config.scenario import Scenario
 from fleetsim.export.perfetto.groups import draw_groups, draw_instances, sampled_groups, stays_of
 from fleetsim.export.perfetto.tracks import Events, StepChoice, draw_queue, draw_syncs, draw_trainer
+from fleetsim.files import write_bytes
 from fleetsim.sim import timeline
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
@@ -56,6 +58,18 @@ class Trace(Struct, frozen=True):
         with gzip.GzipFile(filename="", mode="wb", fileobj=buffer, mtime=0, compresslevel=6) as packed:
             packed.writelines(text.encode() for text in self.text())
         return buffer.getvalue()
+
+
+def write_trace(run: Records, place: Path, steps: StepChoice) -> str:
+    """The trace of a run as a file, compressed where it ends in .gz; returns what to tell of it. The run is simulated
+    once more, to record it. Raises InputError for steps that it does not have, OutsideError."""
+    trace = trace_of(record(run.scenario, run, steps), steps)
+    data = trace.data(compressed=place.suffix == ".gz")
+    write_bytes(place, data)
+    return (
+        f"{len(data) / 1e6:.1f} MB, {len(trace.events):,} events: {'; '.join(trace.left_out)}; open it at "
+        "ui.perfetto.dev or chrome://tracing"
+    )
 
 
 def record(scenario: Scenario, plain: Records, steps: StepChoice) -> Records:
