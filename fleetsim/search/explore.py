@@ -127,16 +127,13 @@ class Search:
                 elif not wanted.worth(bound, candidate.usd_per_s * bound):
                     self.tally.rough += 1
                 else:
-                    key = wanted.order(bound, candidate.usd_per_s * bound)
-                    waiting.append((key, self.tally.plans, bound, candidate, alike))
+                    waiting.append(_waiting(wanted, self.tally.plans, bound, candidate, alike))
         heapq.heapify(waiting)
         missed = wanted.missed
         while waiting:
             if wanted.missed != missed:
                 missed = wanted.missed
-                waiting = [
-                    (wanted.order(least, c.usd_per_s * least), n, least, c, alike) for _, n, least, c, alike in waiting
-                ]
+                waiting = [_waiting(wanted, *one[1:]) for one in waiting]
                 heapq.heapify(waiting)
             chosen = self._next(waiting, wanted)
             self._tell(f"{what}: {len(waiting):,} left, {len(self.found) - before:,} simulated")
@@ -172,8 +169,7 @@ class Search:
                 if math.isinf(closer):
                     self.tally.impossible += 1
                     continue
-                key = wanted.order(closer, candidate.usd_per_s * closer)
-                heapq.heappush(waiting, (key, number, closer, candidate, None))
+                heapq.heappush(waiting, _waiting(wanted, number, closer, candidate))
             else:
                 asked = wanted.budget.step_s is not None
                 likely = self._likely.step_s(candidate, bound, asked=asked, of_others=wanted.only_best)
@@ -251,6 +247,13 @@ class Search:
             if isinstance(error, StuckError):
                 self.stuck[choice] = error
             return None
+
+
+def _waiting(
+    wanted: Goal, number: int, least_s: float, candidate: Candidate, alike: Sequence[Candidate] | None = None
+) -> Waiting:
+    """A plan in its place of the order, by what its step takes at least."""
+    return wanted.order(least_s, candidate.usd_per_s * least_s), number, least_s, candidate, alike
 
 
 def by_kind(candidates: Iterable[Candidate]) -> Iterable[list[Candidate]]:
