@@ -70,20 +70,18 @@ class SearchTally(Struct):
 class Search:
     """The choices of one job that were simulated so far. found: by scenario, the latest of each. stuck: choices that
     get stuck, with the reason. too_old: places whose samples were, in more runs than the search makes of each.
-    left_out: errors of a run that leave a choice out. crewed: what a run of a choice
-    is taken for."""
+    crewed: what a run of a choice is taken for."""
 
     def __init__(
         self,
         measure: Measure,
         tell: Tell | None = None,
-        left_out: tuple[type[Exception], ...] = (StuckError,),
         crewed: Crewed = lambda choice, scenario, replication, run: run,
     ) -> None:
         self.found: dict[Scenario, Found[Any]] = {}
         self.stuck: dict[Any, StuckError] = {}
         self.too_old: set[object] = set()
-        self._left_out, self._crewed = left_out, crewed
+        self._crewed = crewed
         self.tally = SearchTally()
         self._bounds, self._likely = Bounds(), Likely()
         self._closer: dict[Candidate, float] = {}
@@ -243,9 +241,8 @@ class Search:
     def _one(self, choice: object, scenario: Scenario, replication: int) -> Mapping[str, Any] | None:
         try:
             return self._crewed(choice, scenario, replication, flat(self.measure(scenario, replication)))
-        except self._left_out as error:
-            if isinstance(error, StuckError):
-                self.stuck[choice] = error
+        except StuckError as error:
+            self.stuck[choice] = error
             return None
 
 

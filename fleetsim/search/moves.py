@@ -79,7 +79,7 @@ def alternatives_of(
     if now is not None and own_count:
         beside.levers[COUNT] = Lever(COUNT, "another count", Typed({}), scenario)
     if now is None or not (search and best_alone):
-        beside.run()
+        beside.made((scenario, *(lever.scenario for lever in beside.levers.values())), replications)
     found: dict[str, Alternative] = {}
     if now is not None and not search:
         for name, lever in beside.levers.items():
@@ -113,20 +113,16 @@ class _Beside:
         self.scenario, self._replications, self._measure = scenario, replications, measure
         self.levers = {lever.name: lever for lever in levers}
 
-    def _made(self, ways: Iterable[Scenario], replications: int = 0) -> dict[Scenario, Runs]:
+    def made(self, ways: Iterable[Scenario], replications: int = 0) -> dict[Scenario, Runs]:
         """So many long runs of each, or a look, side by side; none where one gets stuck, or a cap has no room for the
         longest request."""
         each = max(1, replications)
         found = runs_of({way: way if replications else looked(way) for way in ways}, each, self._measure)
         return {way: runs if len(runs) == each else [] for way, runs in found.items()}
 
-    def run(self) -> None:
-        """Makes all long runs, side by side."""
-        self._made((self.scenario, *(lever.scenario for lever in self.levers.values())), self._replications)
-
     def runs(self, scenario: Scenario) -> Runs:
         """Long runs of the job, or of it with a lever; none where one of them gets stuck."""
-        return self._made([scenario], self._replications)[scenario]
+        return self.made([scenario], self._replications)[scenario]
 
     def compared(self, name: str) -> Alternative | None:
         """A lever by its long runs; None where it gets stuck."""
@@ -134,13 +130,9 @@ class _Beside:
         found = base if name == COUNT else self.runs(lever.scenario)
         return compared(lever, found, base) if found and base else None
 
-    def look_at(self, names: Iterable[str]) -> None:
-        """Makes the looks of the job and of some levers, side by side."""
-        self._made((self.scenario, *(self.levers[name].scenario for name in names)))
-
     def look(self, scenario: Scenario) -> Runs:
         """A look of a job; none where it gets stuck."""
-        return self._made([scenario])[scenario]
+        return self.made([scenario])[scenario]
 
     def step_by_look(self, name: str) -> float:
         """The step of a lever over that of the job, in looks; 0 where one of them says nothing."""
@@ -195,11 +187,11 @@ class _Moves:
         it may save more than luck, more than the best count alone, more than `most` others that it competes with, and
         as much as `beyond`.
         """
-        self._beside.look_at(name for name in names if name not in self._found)
-        here = self._beside.look(self._beside.scenario)
+        ways = {name: self._pulled[name].scenario for name in names if name not in self._found}
+        looks = self._beside.made((self._beside.scenario, *ways.values()))
+        here = looks[self._beside.scenario]
         look = trial_of(self._now.instances, here)
-        looks = {name: self._beside.look(self._pulled[name].scenario) for name in names if name not in self._found}
-        new = {name: runs for name, runs in looks.items() if runs}
+        new = {name: looks[way] for name, way in ways.items() if looks[way]}
         found = {name: compared(self._pulled[name], runs, here) for name, runs in new.items()}
         others: list[float] = []
         for name in sorted(found, key=lambda name: found[name].step_ratio.mean * found[name].cost_ratio.mean):

@@ -86,7 +86,7 @@ class Sizing(Reasons[CountSpread]):
     confidence: float | None = None
     enough: bool | None = None
     crews: tuple[Crew, ...] = ()
-    longer: Longer | None = None
+    longer: Trial | None = None
     as_given: Mapping[str, Later[Anew | None]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -117,15 +117,6 @@ class Sizing(Reasons[CountSpread]):
     def candidate(self, instances: int) -> Trial:
         """The trial of one of the candidates."""
         return next(c for c in self.candidates if c.instances == instances)
-
-
-class Longer(Struct, frozen=True):
-    """The next larger fleet, whose step is longer. share: by so much. waiting: finished samples that wait for the
-    trainer, in the answer and in it."""
-
-    instances: int
-    share: float
-    waiting: tuple[float, float]
 
 
 class Decided(Struct, frozen=True):
@@ -238,16 +229,13 @@ def size(
     )
 
 
-def _longer(trials: Trials, instances: int, alternatives: Alternatives) -> Longer | None:
-    """Whether one more makes a step longer: by a look, where that is known, and then by a long run."""
-    there = next_count(trials.scenario, instances)
+def _longer(trials: Trials, instances: int, alternatives: Alternatives) -> Trial | None:
+    """The next larger fleet, if it makes a step longer: by a look, where there is one, and then by a long run."""
     if not may_stop(trials.scenario) or alternatives.looked(ONE_MORE) < _SLOWER:
         return None
     more = alternatives.named(ONE_MORE)
-    if more is None or not more.lengthens or more.step_ratio.mean < _SLOWER:
-        return None
-    now, then = (trials.at(n, 1).mean("queue_depth") for n in (instances, there))
-    return Longer(there, more.step_ratio.mean - 1.0, (now, then))
+    longer = more is not None and more.lengthens and more.step_ratio.mean > _SLOWER
+    return trials.at(next_count(trials.scenario, instances), 1) if longer else None
 
 
 def _enough(best: Best, doubt: JointDoubt | None, confidence: float | None) -> tuple[Best, bool | None]:

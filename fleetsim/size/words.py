@@ -154,12 +154,13 @@ def surplus(result: Sizing) -> str | None:
 def longer(result: Sizing) -> str:
     """What the next larger fleet does where it makes a step longer, and why; "" elsewhere."""
     found, job = result.longer, result.scenario
-    if found is None:
+    if found is None or (more := result.alternatives.named(ONE_MORE)) is None:
         return ""
-    said = f"{count_words(job, found.instances)} make a step {units.share(found.share, 0)} longer"
-    (now, then), limit = found.waiting, job.admission.max_age
+    said = f"{count_words(job, found.instances)} make a step {units.share(more.step_ratio.mean - 1.0, 0)} longer"
+    now, then = (trial.mean("queue_depth") for trial in (result.recommended, found))
     if not AGE_ACTIONS[job.admission.age_action].drops or then <= now:
         return said
+    limit = job.admission.max_age
     older = "too old" if limit is None else f"older than {units.plural(limit, 'step')}"
     return f"{said}: {then:,.0f} samples wait for the trainer instead of {now:,.0f}, and grow {older} there"
 
