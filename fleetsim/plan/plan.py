@@ -26,6 +26,7 @@ from fleetsim.config.tree import is_given
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
 from fleetsim.job.engine_source import engine_source
+from fleetsim.job.result import Later
 from fleetsim.job.trials import Measure, Tell, Trials, planned, remembered, simulated
 from fleetsim.plan.choices import CHOSEN, LIMITS, ChoiceInputs
 from fleetsim.plan.space import PlanRow, Space, bought
@@ -35,7 +36,7 @@ from fleetsim.search.explore import Search, SearchTally
 from fleetsim.search.front import CLOSE, MOST_GPUS, MOST_ROWS, SAME, Budget, Goal, front_of, thinned
 from fleetsim.search.permissions import Allowed, stale
 from fleetsim.search.plan_crews import PlanCrews
-from fleetsim.search.ranges import expected_loss, known_of, ranges_of
+from fleetsim.search.ranges import expected_loss, known_of
 from fleetsim.search.reasons import AnswerGrounds, as_run
 from fleetsim.sim.judges import judges_gpus
 from fleetsim.size.assumptions import plan_assumptions, plan_warnings
@@ -325,8 +326,8 @@ def reach_of(search: Search, space: Space, allowed: Allowed) -> Reach:
 
 def _row(search: Search, found: PlanRow) -> PlanRow:
     """A plan with how far it may be off."""
-    known = known_of(found.scenario, found.choice.engines.given, found.estimates, search.measure)
-    return replace(found, known=known, ranges=ranges_of(known))
+    given = found.choice.engines.given
+    return replace(found, known_later=Later(lambda: known_of(found.scenario, given, found.estimates, search.measure)))
 
 
 def _bought(search: Search, space: Space, allowed: Allowed, best: PlanRow) -> Iterator[Bought]:

@@ -29,13 +29,16 @@ from fleetsim.sim.second_pool import second_gpus, second_pool, second_price
 PlanRow = Found[Candidate]
 
 
+def beside_of(engines: Engines, scenario: Scenario) -> tuple[int, float]:
+    """GPUs of judges and evaluation, and of a second make that is counted; and US dollars of an hour of all that is
+    paid by the hour beside both pools."""
+    return engines.second_gpus + beside_gpus(scenario), beside_usd_per_h(scenario)
+
+
 def bought(candidate: Candidate, scenario: Scenario) -> tuple[int, float]:
-    """GPUs of both pools, of judges and evaluation, and of a second make that is counted; and US dollars of an hour of
-    all that is paid by the hour."""
-    return (
-        candidate.share.gpus + candidate.engines.second_gpus + beside_gpus(scenario),
-        3600 * candidate.usd_per_s + beside_usd_per_h(scenario),
-    )
+    """The same with both pools."""
+    gpus, usd_per_h = beside_of(candidate.engines, scenario)
+    return candidate.share.gpus + gpus, 3600 * candidate.usd_per_s + usd_per_h
 
 
 def gpus_of(row: PlanRow) -> int:
@@ -94,16 +97,17 @@ class Space:
             known = but is not None and but.covers(needs) and but.staleness == allowed.staleness
             if known or not allowed.covers(needs):
                 continue
-            room = self._room(engines)
-            for ahead in ways_ahead(engines.scenario, allowed.staleness):
-                for share in engines.shares(room, ahead.on_policy):
-                    yield from self._paid([Candidate(engines, ahead, share)])
+            shares = {on_policy: tuple(engines.shares(self._room(engines), on_policy)) for on_policy in (False, True)}
+            ways = ways_ahead(engines.scenario, allowed.staleness)
+            yield from self._paid(
+                engines, (Candidate(engines, ahead, share) for ahead in ways for share in shares[ahead.on_policy])
+            )
 
     def near(self, candidate: Candidate, stride: float) -> Iterator[Candidate]:
         """Plans of other counts, by so much, within the budget."""
         for engines in self._near(candidate.engines, stride):
             there = replace(candidate, engines=engines)
-            yield from self._paid(neighbours(there, self._room(engines), stride))
+            yield from self._paid(engines, neighbours(there, self._room(engines), stride))
 
     def _near(self, engines: Engines, stride: float) -> Iterator[Engines]:
         """The same engines, with a second make that is larger and smaller by a factor, where that is counted."""
@@ -117,9 +121,11 @@ class Space:
             if count != now:
                 yield known[count]
 
-    def _paid(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
-        """Those whose own spot machines leave them within the budget, with the fewest workers and judges."""
-        return (c for c in candidates if self._fits(c, self.fewest(c.engines)))
+    def _paid(self, engines: Engines, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+        """Those of some engines whose own spot machines leave them within the budget, with the fewest workers and
+        judges."""
+        gpus, usd_per_h = beside_of(engines, self.fewest(engines))
+        return (c for c in candidates if self.budget.allows(c.share.gpus + gpus, 3600 * c.usd_per_s + usd_per_h))
 
     def fewest(self, engines: Engines) -> Scenario:
         """What is paid beside a plan: the job with the fewest workers and judges."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +24,7 @@ from fleetsim.job.trials import Trial, Trials, with_instances
 from fleetsim.records import field_names
 from fleetsim.search.best import best_of
 from fleetsim.search.change import Change, Typed
-from fleetsim.search.levers import ON_DEMAND, OUTSIDE_THE_ALGORITHM, Lever, cuts_many, more_lost, risk_words
+from fleetsim.search.levers import OF_THE_ALGORITHM, ON_DEMAND, Lever, cuts_many, more_lost, risk_words
 from fleetsim.search.objective import Target
 
 # --- A changed job with the fleet that is best for it: what the change saves once the count is chosen anew.
@@ -189,13 +189,14 @@ class Alternatives:
     each: what one does beside the job at its count, simulated when it is first asked for; None for one with which the
     job gets stuck. moved: those with a count of their own that as many long runs as the job's decided. oldest: steps
     that samples may be old (p99) with the cheapest of them; None = any. looked: the step of a lever over that of the
-    job, in a look at its count; 0 where nobody looks.
+    job, in a look at its count; 0 where nobody looks. texts: each in words.
     """
 
     each: Mapping[str, Later[Alternative | None]]
     moved: tuple[Alternative, ...] = ()
     oldest: float | None = None
     looked: Callable[[str], float] = lambda name: 0.0
+    texts: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def tried(self) -> tuple[Alternative, ...]:
@@ -245,6 +246,14 @@ class Alternatives:
             return _change(min(holding, key=own_cost), counted, mends=True)
         moves = self.moves()
         return _change(moves[0], counted) if moves else None
+
+    def allow(self, *, counted: bool = False) -> Change | None:
+        """What would save more than that, if the recipe allowed it; None without one. counted: as of `change`."""
+        first, *others = self.moves() or (None,)
+        if first is None or first.permission is not None:
+            return None
+        more = (a for a in others if a.permission is not None and a.gain >= first.gain + LEAST_GAIN)
+        return next((_change(a, counted) for a in more), None)
 
     @property
     def enough(self) -> int | None:
@@ -331,7 +340,7 @@ def permission_of(lever: Lever, risk: str | None) -> str | None:
 
 def is_free(name: str) -> bool:
     """Whether a lever of this name needs no permission."""
-    return name in (COUNT, *OUTSIDE_THE_ALGORITHM)
+    return name not in OF_THE_ALGORITHM
 
 
 def _cheapest_of(tried: Sequence[Alternative]) -> str | None:

@@ -70,20 +70,18 @@ class SearchTally(Struct):
 class Search:
     """The choices of one job that were simulated so far. found: by scenario, the latest of each. stuck: choices that
     get stuck, with the reason. too_old: places whose samples were, in more runs than the search makes of each.
-    left_out: errors of a run that leave a choice out. crewed: what a run of a choice
-    is taken for."""
+    crewed: what a run of a choice is taken for."""
 
     def __init__(
         self,
         measure: Measure,
         tell: Tell | None = None,
-        left_out: tuple[type[Exception], ...] = (StuckError,),
         crewed: Crewed = lambda choice, scenario, replication, run: run,
     ) -> None:
         self.found: dict[Scenario, Found[Any]] = {}
         self.stuck: dict[Any, StuckError] = {}
         self.too_old: set[object] = set()
-        self._left_out, self._crewed = left_out, crewed
+        self._crewed = crewed
         self.tally = SearchTally()
         self._bounds, self._likely = Bounds(), Likely()
         self._closer: dict[Candidate, float] = {}
@@ -127,16 +125,13 @@ class Search:
                 elif not wanted.worth(bound, candidate.usd_per_s * bound):
                     self.tally.rough += 1
                 else:
-                    key = wanted.order(bound, candidate.usd_per_s * bound)
-                    waiting.append((key, self.tally.plans, bound, candidate, alike))
+                    waiting.append(_waiting(wanted, self.tally.plans, bound, candidate, alike))
         heapq.heapify(waiting)
         missed = wanted.missed
         while waiting:
             if wanted.missed != missed:
                 missed = wanted.missed
-                waiting = [
-                    (wanted.order(least, c.usd_per_s * least), n, least, c, alike) for _, n, least, c, alike in waiting
-                ]
+                waiting = [_waiting(wanted, *one[1:]) for one in waiting]
                 heapq.heapify(waiting)
             chosen = self._next(waiting, wanted)
             self._tell(f"{what}: {len(waiting):,} left, {len(self.found) - before:,} simulated")
@@ -172,8 +167,7 @@ class Search:
                 if math.isinf(closer):
                     self.tally.impossible += 1
                     continue
-                key = wanted.order(closer, candidate.usd_per_s * closer)
-                heapq.heappush(waiting, (key, number, closer, candidate, None))
+                heapq.heappush(waiting, _waiting(wanted, number, closer, candidate))
             else:
                 asked = wanted.budget.step_s is not None
                 likely = self._likely.step_s(candidate, bound, asked=asked, of_others=wanted.only_best)
@@ -247,10 +241,16 @@ class Search:
     def _one(self, choice: object, scenario: Scenario, replication: int) -> Mapping[str, Any] | None:
         try:
             return self._crewed(choice, scenario, replication, flat(self.measure(scenario, replication)))
-        except self._left_out as error:
-            if isinstance(error, StuckError):
-                self.stuck[choice] = error
+        except StuckError as error:
+            self.stuck[choice] = error
             return None
+
+
+def _waiting(
+    wanted: Goal, number: int, least_s: float, candidate: Candidate, alike: Sequence[Candidate] | None = None
+) -> Waiting:
+    """A plan in its place of the order, by what its step takes at least."""
+    return wanted.order(least_s, candidate.usd_per_s * least_s), number, least_s, candidate, alike
 
 
 def by_kind(candidates: Iterable[Candidate]) -> Iterable[list[Candidate]]:

@@ -11,8 +11,9 @@ from typing import Any, Generic, TypeVar
 from fleetsim.config.scenario import Scenario
 from fleetsim.estimates import Estimate
 from fleetsim.job.input_moves import MetricRanges
+from fleetsim.job.result import Later
 from fleetsim.job.trials import Trial, trial_of
-from fleetsim.search.ranges import KnownMetrics
+from fleetsim.search.ranges import KnownMetrics, ranges_of
 
 C = TypeVar("C")
 
@@ -20,16 +21,14 @@ C = TypeVar("C")
 @dataclass(frozen=True, eq=False)
 class Found(Generic[C]):
     """scenario: of the choice, as it runs. runs: flat metrics, run by run. decided: whether these are all replications,
-    not a look. long: the same of one long run, where there is one. ranges: how far it may be off; None where no input
-    is in doubt, or nobody asked; known: what they are worked out from."""
+    not a look. long: the same of one long run, where there is one. known_later: what is known of it in joint cases."""
 
     choice: C
     scenario: Scenario
     runs: tuple[Mapping[str, Any], ...]
     decided: bool = False
     long: tuple[Mapping[str, Any], ...] = ()
-    ranges: MetricRanges | None = None
-    known: KnownMetrics | None = None
+    known_later: Later[KnownMetrics | None] = Later(lambda: None)  # noqa: RUF009 - it never changes
 
     def mean(self, metric: str) -> float:
         """The mean of one metric over its runs."""
@@ -74,6 +73,16 @@ class Found(Generic[C]):
     def binding(self) -> str:
         """What binds in it."""
         return self.trial.binding
+
+    @property
+    def known(self) -> KnownMetrics | None:
+        """What its ranges are worked out from, in short runs when it is first asked for."""
+        return self.known_later()
+
+    @cached_property
+    def ranges(self) -> MetricRanges | None:
+        """How far it may be off; None where no input is in doubt, or nobody asked."""
+        return ranges_of(self.known)
 
     def range_of(self, metric: str) -> tuple[float, float]:
         """From, to; twice the mean where no input is in doubt."""

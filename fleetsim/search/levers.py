@@ -25,17 +25,18 @@ from fleetsim.frameworks.equal_parts import divides
 from fleetsim.job.assumptions import is_estimated
 from fleetsim.job.derived_values import SECONDS, TP, instance_gpus, with_derived
 from fleetsim.job.lengths import law_from_flags, share_above
-from fleetsim.job.nameplate import context_in_flight
+from fleetsim.job.nameplate import context_in_flight, samples_in_flight
 from fleetsim.policies.law import EachStep, Looser, written
 from fleetsim.policies.samples import IN_FLIGHT
 from fleetsim.records import replace
 from fleetsim.search.change import Typed
 from fleetsim.trainer.estimate import estimate_of
 
-ONE_MORE, CAP, NO_CAP, HELD, WORKERS, LARGER_TRAINER, SMALLER_TRAINER, STALENESS, CADENCE, LENGTH = (
+ONE_MORE, CAP, NO_CAP, LOWER_CAP, HELD, WORKERS, LARGER_TRAINER, SMALLER_TRAINER, STALENESS, CADENCE, LENGTH = (
     "one_more_instance",
     "in_flight_cap",
     "no_in_flight_cap",
+    "lower_in_flight_cap",
     "cap_that_the_cache_holds",
     "workers",
     "larger_trainer",
@@ -55,7 +56,7 @@ _SHARES: Mapping[str, tuple[float, str]] = {
 }
 # Counts of the second pool that are tried beside another one, over those that it has, and what they are called.
 _SECOND: Mapping[str, float] = {"no_second_pool": 0.0, "half_second_pool": 0.5, "twice_second_pool": 2.0}
-_CAP_FACTOR = 1.5
+_MORE_IN_FLIGHT, _FEWER_IN_FLIGHT = 1.5, 0.5
 # Beyond their mean, so that samples that are long together find room.
 _ROOM = 1.1
 _TRAINER_GPUS = "trainer.gpus"
@@ -65,19 +66,8 @@ CUT_SHARE = 0.05
 _OLDER, _MORE_LOST = 0.02, 0.005
 # Judge -> one more of its engines.
 MORE_OF = {name: f"one_more_{name}" for name in JUDGES}
-# Levers that change no part of the recipe, whatever else they do.
-OUTSIDE_THE_ALGORITHM = (
-    *MORE_OF.values(),
-    *_SHARES,
-    *_SECOND,
-    ONE_MORE,
-    CAP,
-    NO_CAP,
-    HELD,
-    WORKERS,
-    LARGER_TRAINER,
-    SMALLER_TRAINER,
-)
+# Levers that change the recipe; no other does, whatever else it changes.
+OF_THE_ALGORITHM = (STALENESS, CADENCE, LENGTH)
 
 
 class Lever(Struct, frozen=True):
@@ -101,19 +91,22 @@ def levers_of(
     *,
     trainer: bool = False,
     preempted: bool = False,
+    too_old: bool = False,
     full: Collection[str] = (),
 ) -> tuple[Lever, ...]:
     """All levers of a scenario. grown: the same with one more instance; more: that in words.
 
     given: dotted paths that the user wrote. What else was chosen for the job stays with a lever, so its flags say it
     where they alone would let something else be chosen. None = the scenario is all there is. trainer: whether the
-    trainer's GPUs may be others. preempted: whether instances hold more samples than their KV cache. full: stations
-    whose workers are always in use.
+    trainer's GPUs may be others. preempted: whether instances hold more samples than their KV cache. too_old: whether
+    samples are dropped as too old. full: stations whose workers are always in use.
     """
     found = [Lever(ONE_MORE, more, Typed({"fleet.instances": grown.fleet.instances}), grown)]
     counted = given is not None and not is_given("fleet.second.instances", given)  # both makes were
     for lever in (_judges, _spot, *(() if counted else (_second,)), _caps, _staleness, _cadence):
         found += lever(scenario)
+    if too_old:
+        found += _lower_cap(scenario)
     if preempted:
         found += _held(scenario)
     if full:
@@ -180,6 +173,25 @@ def _second(scenario: Scenario) -> Iterator[Lever]:
 
 def _caps(scenario: Scenario) -> Iterator[Lever]:
     """The client's caps: half as much again, and none at all. A pool is a cap that cannot be left out."""
+    held = _caps_of(scenario)
+    if not held:
+        return
+    yield _scaled(scenario, CAP, held, _MORE_IN_FLIGHT)
+    off = {path: None for path in held if path.startswith("fleet.")}
+    if off:
+        yield _pulled(scenario, NO_CAP, "no in-flight cap at all", off)
+
+
+def _lower_cap(scenario: Scenario) -> Iterator[Lever]:
+    """Half of the client's caps, or of what may be in flight: what starts later is younger when it is trained."""
+    most = samples_in_flight(scenario)
+    held = _caps_of(scenario) or ({"fleet.max_in_flight_samples": int(most)} if math.isfinite(most) else {})
+    if held and min(held.values()) > scenario.workload.group_size:
+        yield _scaled(scenario, LOWER_CAP, held, _FEWER_IN_FLIGHT)
+
+
+def _caps_of(scenario: Scenario) -> dict[str, int]:
+    """Samples that the client's caps let be in flight, by their paths."""
     fleet, a = scenario.fleet, scenario.admission
     caps = {
         "fleet.max_in_flight_samples": fleet.max_in_flight_samples,
@@ -188,16 +200,15 @@ def _caps(scenario: Scenario) -> Iterator[Lever]:
     own = law_of(scenario).cap
     if own is not None:
         caps[own.setting] = own.samples(a)
-    held = {path: cap for path, cap in caps.items() if cap is not None}
-    if not held:
-        return
+    return {path: cap for path, cap in caps.items() if cap is not None}
+
+
+def _scaled(scenario: Scenario, name: str, held: Mapping[str, int], factor: float) -> Lever:
+    """Other caps, in whole groups."""
     group = scenario.workload.group_size
-    raised = {path: math.ceil(_CAP_FACTOR * cap / group) * group for path, cap in held.items()}
-    each = " and of ".join(f"{raised[path]:,} instead of {cap:,} samples{_of_what(path)}" for path, cap in held.items())
-    yield _pulled(scenario, CAP, f"an in-flight cap of {each}", raised)
-    off = {path: None for path in held if path.startswith("fleet.")}
-    if off:
-        yield _pulled(scenario, NO_CAP, "no in-flight cap at all", off)
+    other = {path: math.ceil(factor * cap / group) * group for path, cap in held.items()}
+    each = " and of ".join(f"{other[path]:,} instead of {cap:,} samples{_of_what(path)}" for path, cap in held.items())
+    return _pulled(scenario, name, f"an in-flight cap of {each}", other)
 
 
 def _of_what(path: str) -> str:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.errors import InputError, StuckError
 from fleetsim.estimates import Runs, differs, ratio_of
 from fleetsim.job.result import Later
 from fleetsim.job.trainer_scaling import count_words, takes_turns
-from fleetsim.job.trials import Measure, Tell, Trial, Trials, trial_of, unit_of, with_instances
+from fleetsim.job.trials import Measure, Tell, Trial, Trials, looked, runs_of, trial_of, unit_of, with_instances
+from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.records import replace
 from fleetsim.search.alternative import (
     COUNT,
@@ -31,7 +31,6 @@ from fleetsim.search.alternative import (
     risk_of,
 )
 from fleetsim.search.change import Typed
-from fleetsim.search.explore import Search
 from fleetsim.search.levers import CALLED, ONE_MORE, STALENESS, Lever, cuts_many, levers_of
 from fleetsim.search.objective import Target, objective
 from fleetsim.search.rate_matching import matched
@@ -43,6 +42,8 @@ _RAISED = 3
 # Moves that are told, at most: of those that the recipe allows by itself, and of those that need a permission. Short
 # looks find the best of them and their counts, as many long runs as the recommendation has decide and are told.
 _FREE, _PERMITTED = 2, 1
+# So large a share of samples that is lost is worth a lower cap.
+_MANY_LOST = 0.02
 
 
 def alternatives_of(
@@ -71,13 +72,14 @@ def alternatives_of(
     if tell is not None:
         tell("trying what else would help")
     preempted = now is not None and now.mean("preemptions") > 0.01 * scenario.trainer.batch_samples
+    too_old = now is not None and drops_many(scenario, now)
     trainer, full = search and now is not None, () if now is None else full_stations(now)
-    levers = levers_of(scenario, grown, more, given, trainer=trainer, preempted=preempted, full=full)
+    levers = levers_of(scenario, grown, more, given, trainer=trainer, preempted=preempted, too_old=too_old, full=full)
     beside = _Beside(scenario, levers, replications, measure)
     if now is not None and own_count:
         beside.levers[COUNT] = Lever(COUNT, "another count", Typed({}), scenario)
     if now is None or not (search and best_alone):
-        beside.run()
+        beside.made((scenario, *(lever.scenario for lever in beside.levers.values())), replications)
     found: dict[str, Alternative] = {}
     if now is not None and not search:
         for name, lever in beside.levers.items():
@@ -89,7 +91,13 @@ def alternatives_of(
             beside.levers.pop(COUNT, None)
     each = {name: Later(partial(_told, beside, name, found.get(name))) for name in beside.levers}
     moved = tuple(a for a in found.values() if a.anew is not None)
-    return Alternatives(each, moved, looked=beside.step_by_look if search else lambda name: 0.0)
+    looked: Callable[[str], float] = beside.step_by_look if search else lambda name: 0.0
+    return Alternatives(each, moved, looked=looked, texts={name: lever.text for name, lever in beside.levers.items()})
+
+
+def drops_many(scenario: Scenario, now: Trial) -> bool:
+    """Whether many samples are dropped as too old."""
+    return AGE_ACTIONS[scenario.admission.age_action].drops and now.mean("samples_lost.all") > _MANY_LOST
 
 
 def full_stations(now: Trial) -> tuple[str, ...]:
@@ -102,20 +110,19 @@ class _Beside:
     """The levers of a job beside it, at its count. levers: by name."""
 
     def __init__(self, scenario: Scenario, levers: Sequence[Lever], replications: int, measure: Measure) -> None:
-        self.scenario, self._replications = scenario, replications
-        # a cap may leave no room for the longest request
-        self._search = Search(measure, left_out=(StuckError, InputError))
+        self.scenario, self._replications, self._measure = scenario, replications, measure
         self.levers = {lever.name: lever for lever in levers}
 
-    def run(self) -> None:
-        """Makes all long runs, side by side."""
-        ways = dict.fromkeys((self.scenario, *(lever.scenario for lever in self.levers.values())))
-        self._search.simulated([(way, way) for way in ways], self._replications)
+    def made(self, ways: Iterable[Scenario], replications: int = 0) -> dict[Scenario, Runs]:
+        """So many long runs of each, or a look, side by side; none where one gets stuck, or a cap has no room for the
+        longest request."""
+        each = max(1, replications)
+        found = runs_of({way: way if replications else looked(way) for way in ways}, each, self._measure)
+        return {way: runs if len(runs) == each else [] for way, runs in found.items()}
 
     def runs(self, scenario: Scenario) -> Runs:
         """Long runs of the job, or of it with a lever; none where one of them gets stuck."""
-        found = self._search.simulated([(scenario, scenario)], self._replications)
-        return found[0].runs if found else []
+        return self.made([scenario], self._replications)[scenario]
 
     def compared(self, name: str) -> Alternative | None:
         """A lever by its long runs; None where it gets stuck."""
@@ -123,23 +130,13 @@ class _Beside:
         found = base if name == COUNT else self.runs(lever.scenario)
         return compared(lever, found, base) if found and base else None
 
-    def look_at(self, names: Iterable[str]) -> None:
-        """Makes the looks of the job and of some levers, side by side."""
-        ways = dict.fromkeys((self.scenario, *(self.levers[name].scenario for name in names)))
-        self._search.simulated([(way, way) for way in ways])
-
-    def looked(self, name: str | None = None) -> Runs:
-        """A look of the job, or of it with a lever; none where it gets stuck."""
-        return self.look(self.scenario if name is None else self.levers[name].scenario)
-
     def look(self, scenario: Scenario) -> Runs:
         """A look of a job; none where it gets stuck."""
-        found = self._search.simulated([(scenario, scenario)])
-        return found[0].runs if found else []
+        return self.made([scenario])[scenario]
 
     def step_by_look(self, name: str) -> float:
         """The step of a lever over that of the job, in looks; 0 where one of them says nothing."""
-        found, base = self.looked(name) if name in self.levers else [], self.looked()
+        found, base = self.look(self.levers[name].scenario) if name in self.levers else [], self.look(self.scenario)
         return ratio_of(found, base, "step_s").mean if found and base else 0.0
 
 
@@ -160,7 +157,6 @@ class _Moves:
         self._missed = any(not t.held_by(now.estimates[t.metric]) for t in targets)
         self._pulled = {name: lever for name, lever in beside.levers.items() if name != ONE_MORE}
         self._found: dict[str, Alternative] = {}
-        self._trials: dict[Scenario, Trials] = {}
 
     def told(self, best_alone: bool) -> dict[str, Alternative]:
         """The levers that were looked at, by name; those that are told have a count of their own, of as many long runs
@@ -179,26 +175,29 @@ class _Moves:
             self._decide(lambda a: a.anew is not None and a.anew.holds and a.may_be_advised, 1, own_cost)
         self._look(free, _FREE)
         self._decide(lambda a: a.permission is None, 1 if best_alone else _FREE)
-        if not best_alone or not any(a.gain > 0.0 for a in self._found.values() if a.permission is None):
-            self._look(list(self._pulled), _PERMITTED)
-            self._decide(lambda a: a.permission is not None, _PERMITTED)
+        allowed = max((a.gain for a in self._found.values() if a.permission is None), default=0.0)
+        least = allowed + LEAST_GAIN if best_alone and allowed else 0.0  # what saves no more is not told
+        self._look(list(self._pulled), _PERMITTED, least)
+        self._decide(lambda a: a.permission is not None and a.gain >= least, _PERMITTED)
         self._without_the_count()
         return {n: a if self._is_decided(a) else replace(a, anew=None) for n, a in self._found.items()}
 
-    def _look(self, names: Sequence[str], most: int) -> None:
+    def _look(self, names: Sequence[str], most: int, beyond: float = 0.0) -> None:
         """Looks at levers that were not, what helps most at this count first, each for a count of its own: as long as
-        it may save more than luck, more than the best count alone, and more than `most` others that it competes with.
+        it may save more than luck, more than the best count alone, more than `most` others that it competes with, and
+        as much as `beyond`.
         """
-        self._beside.look_at(name for name in names if name not in self._found)
-        here = self._beside.looked()
+        ways = {name: self._pulled[name].scenario for name in names if name not in self._found}
+        looks = self._beside.made((self._beside.scenario, *ways.values()))
+        here = looks[self._beside.scenario]
         look = trial_of(self._now.instances, here)
-        new = {name: runs for name in names if name not in self._found and (runs := self._beside.looked(name))}
+        new = {name: looks[way] for name, way in ways.items() if looks[way]}
         found = {name: compared(self._pulled[name], runs, here) for name, runs in new.items()}
         others: list[float] = []
         for name in sorted(found, key=lambda name: found[name].step_ratio.mean * found[name].cost_ratio.mean):
             count = self._found.get(COUNT)
             least = LEAST_GAIN + (count.gain if count is not None and count.name != name else 0.0)
-            least = max([least, *sorted(others, reverse=True)[most - 1 : most]])
+            least = max([least, beyond, *sorted(others, reverse=True)[most - 1 : most]])
             helps, lever = name == COUNT or _helps(new[name], here), self._pulled[name]
             own = self._by_looks(lever, helps, look, least)
             self._found[name] = replace(found[name], anew=own)
@@ -228,10 +227,9 @@ class _Moves:
         return replace(a, anew=found, risk=risk, permission=permission, text=lever.text, flag=lever.flag)
 
     def _anew(self, name: str) -> Anew | None:
-        """A lever with the count that long runs find, from where looks found the best one."""
-        changed, looked_at = self._pulled[name].scenario, self._found[name].anew
-        start = matched(changed)[1] if looked_at is None else looked_at.instances
-        return anew(self._of(changed), start, self._now, self._targets)
+        """A lever with the count that long runs find, by the search that a job with it would have."""
+        changed = self._pulled[name].scenario
+        return anew(Trials(changed, self._measure), matched(changed)[1], self._now, self._targets)
 
     def _by_looks(self, lever: Lever, helps: bool, now: Trial, least: float) -> Anew | None:
         """A lever with a count of its own, as looks have it; None for a lever that changes nothing at this count and at
@@ -245,11 +243,8 @@ class _Moves:
             if not with_it or (without and not differs(ratio_of(with_it, without, "step_s"), 1)):
                 return None
         beat = (1.0 - least) * objective(scenario, now.instances, now.mean("step_s"))
-        return anew(self._of(lever.scenario), now.instances, now, self._targets, look=True, beat=beat)
-
-    def _of(self, changed: Scenario) -> Trials:
-        """The trials of a changed job: its looks guide the long search as well."""
-        return self._trials.setdefault(changed, Trials(changed, self._measure))
+        trials = Trials(lever.scenario, self._measure)
+        return anew(trials, now.instances, now, self._targets, look=True, beat=beat)
 
     def _raise(self) -> None:
         """Raises the staleness budget until a fleet holds the targets."""

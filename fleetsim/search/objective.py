@@ -163,14 +163,17 @@ def least(
         here = min(counts, key=cost)
         limit = min((1.0 - _TOLERANCE) * cost(here), beat)
         found = []
-        for before, high in pairwise((0, *counts)):
+        beyond = () if most in seen else (most + 1,)
+        for before, high in pairwise((0, *counts, *beyond)):
             low = before
-            fastest = math.pow(falls * min(seen[high], seen.get(low, math.inf)), power)
+            shortest = falls * min(seen[high], seen.get(low, math.inf)) if high in seen else floor(most)
+            fastest = math.pow(shortest, power)
             worth = low + bisect_left(range(low + 1, high), limit / fastest, key=price)
-            if low == 0 and (high == counts[-1] or not seen[counts[1]] < seen[high] < math.inf):
+            if low == 0 and (len(counts) == 1 or not seen[counts[1]] < seen[high] < math.inf):
                 worth = high - 1  # fewer have not yet been seen to be slower
             # Above its bound by as much as the nearer to it of both ends, and no less than the bound.
-            over = [seen[n] / floor(n) for n in (low, high) if low and 0.0 < floor(n) <= seen[n] < math.inf]
+            ends = [n for n in (low, high) if n in seen]
+            over = [seen[n] / floor(n) for n in ends if 0.0 < floor(n) <= seen[n] < math.inf]
             sure = max([1.0, _SURE * min(over)]) if len(over) == 2 else 1.0
 
             def may_be_best(n: int, sure: float = sure, fastest: float = fastest) -> bool:
@@ -200,7 +203,9 @@ def least(
         del seen[n]
         return found
 
-    for n in dict.fromkeys((*(n for n in known if n < most), min(max(1, start), most), most)):
+    # The most is looked at only where nothing is known of it: it takes longest.
+    last = (most,) if floor(most) <= 0.0 or most in known else ()
+    for n in dict.fromkeys((*(n for n in known if n < most), min(max(1, start), most), *last)):
         if seen and n not in known:
             ahead(partial(after, n))
         seen[n] = step_s(n)

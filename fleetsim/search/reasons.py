@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_given
@@ -13,30 +13,18 @@ from fleetsim.job.derived_values import SLOWDOWN
 from fleetsim.job.engine_choices import Drafts, Sides
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.facts import run_differs, run_step_s
-from fleetsim.job.input_moves import InputPart
 from fleetsim.job.result import Later
 from fleetsim.job.trials import Trials
 from fleetsim.records import as_dict
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.change import Change
+from fleetsim.search.ranges import Spread
 
 if TYPE_CHECKING:
     from fleetsim.job.facts import Spans
 
 
-class Doubts(Protocol):
-    """How far an answer may be off."""
-
-    @property
-    def metrics(self) -> Mapping[str, tuple[float, float]]:
-        """Name -> from, to."""
-
-    @property
-    def parts(self) -> tuple[InputPart[Any], ...]:
-        """What each input does alone, the dearest first."""
-
-
-S = TypeVar("S", bound=Doubts)
+S = TypeVar("S", bound=Spread[Any])
 
 
 def as_run(trials: Trials, job: Scenario, given: Collection[str], replications: int = 1) -> float | None:
@@ -75,7 +63,8 @@ class Reasons(AnswerGrounds, Generic[S]):
 
     alternatives: what one more instance and every other lever would buy; explanation: that in words.
     drafts: what speculative decoding does in the advised fleet, None without it; sides: what disaggregation does,
-    likewise. spread: how far the answer may be off; None where no input is in doubt. change: the one that helps most.
+    likewise. spread: how far the answer may be off; None where no input is in doubt. change: the one that helps most;
+    allow: what would help more, if the recipe allowed it.
     """
 
     alternatives: Alternatives
@@ -85,6 +74,7 @@ class Reasons(AnswerGrounds, Generic[S]):
     sides: Sides | None = None
     spread: S | None = None
     change: Change | None = None
+    allow: Change | None = None
 
     @property
     def explanation(self) -> str:

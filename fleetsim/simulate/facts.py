@@ -95,6 +95,7 @@ def run_told(view: RunView) -> Facts:
         Fact("binds", binding.name),
         Fact("supply", surplus_line(view.enough) or "" if known else ""),
         Fact("change", change if known else ""),
+        Fact("allow", view.allow.words_in(gpus_each(s)) if known and view.allow is not None else ""),
         Fact("observed", observed_line(s)),
         Fact("assumed", assumed_line(s, view.assumed, () if ranges is None else [part.path for part in ranges.parts])),
         Fact("measure", "" if ranges is None else swing_line(ranges) or ""),

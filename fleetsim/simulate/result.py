@@ -171,7 +171,8 @@ class SimulateResult(Briefed):
             self.scenario, self.metrics, self.binding, len(self.runs), first.steps, trained_staleness(first),
             self.profile, warmups_of(self.runs), run_assumptions(self.scenario, self.job.given),
             self._ranges() if self.steady else None, None if others is None else others.change(counted=True),
-            None if others is None else others.enough, None if others is None else others.beside_on_demand,
+            None if others is None else others.allow(counted=True), None if others is None else others.enough,
+            None if others is None else others.beside_on_demand,
         )  # fmt: skip
 
     def told(self) -> Document:

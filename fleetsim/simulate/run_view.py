@@ -51,9 +51,9 @@ class RunView(Struct, frozen=True):
 
     metrics: flat, dotted names. steps, staleness_steps: of the first replication. profile: what the engine's speed
     rests on. warmups: steps left out of the metrics, by replication. assumed: defaults and what the scenario calls
-    assumed. ranges: how far it may be off, None where no input is in doubt. change: the one that saves most. enough:
-    the fewer instances that do, where the fleet makes more than the trainer takes. on_demand: step and cost over those
-    of the same fleet without its spot machines.
+    assumed. ranges: how far it may be off, None where no input is in doubt. change: the one that saves most; allow:
+    what would save more, if the recipe allowed it. enough: the fewer instances that do, where the fleet makes more than
+    the trainer takes. on_demand: step and cost over those of the same fleet without its spot machines.
     """
 
     scenario: Scenario
@@ -67,6 +67,7 @@ class RunView(Struct, frozen=True):
     assumed: tuple[Assumption, ...]
     ranges: MetricRanges | None = None
     change: Change | None = None
+    allow: Change | None = None
     enough: int | None = None
     on_demand: tuple[float, float] | None = None
 

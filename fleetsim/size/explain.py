@@ -16,32 +16,15 @@ from fleetsim.search.bound import Bounds
 from fleetsim.search.levers import (
     CADENCE,
     CAP,
-    HELD,
-    LARGER_TRAINER,
     LENGTH,
     MORE_OF,
     NO_CAP,
     ONE_MORE,
-    SMALLER_TRAINER,
     STALENESS,
 )
 
 # Steps that differ by less than this share are alike.
 _ALIKE = 0.05
-_STUCK = {
-    ONE_MORE: "one more instance",
-    CAP: "a higher in-flight cap",
-    NO_CAP: "no in-flight cap",
-    STALENESS: "more staleness",
-    CADENCE: "syncing less often",
-    LENGTH: "a lower length cap",
-    HELD: "fewer samples in flight",
-    LARGER_TRAINER: "a larger trainer",
-    SMALLER_TRAINER: "a smaller trainer",
-    **{lever: f"one more engine of the {judge}" for judge, lever in MORE_OF.items()},
-}
-
-
 # A lever that shortens the step by more on average, and not beyond chance, is not known to buy nothing.
 _DOUBTFUL = 0.01
 # The levers that move what a verdict names.
@@ -144,7 +127,7 @@ def _others(alternatives: Alternatives) -> list[str]:
     worse = [_change(a) for a in others if a.lengthens]
     if worse:
         found.append(f"What would lengthen it: {'; '.join(worse)}.")
-    stuck = [_STUCK[name] for name in alternatives.stuck]
+    stuck = [alternatives.texts[name] for name in alternatives.stuck]
     if stuck:
         found.append(f"{units.capital(units.listed(stuck))} would block the run.")
     return found

@@ -37,11 +37,12 @@ from fleetsim.records import replace
 from fleetsim.search.alternative import Alternatives, Anew
 from fleetsim.search.best import Best, best_of
 from fleetsim.search.doubt import JointDoubt
+from fleetsim.search.levers import ONE_MORE
 from fleetsim.search.moves import alternatives_of
 from fleetsim.search.objective import Target, targets_of
 from fleetsim.search.rate_matching import RateMatching, matched
 from fleetsim.search.reasons import Reasons, as_run
-from fleetsim.search.runnable_counts import look_at_next
+from fleetsim.search.runnable_counts import look_at_next, may_stop
 from fleetsim.search.two_makes import is_open, with_both_counts
 from fleetsim.search.workers import Crew, Crewing
 from fleetsim.size.assumptions import fleet_assumptions, fleet_warnings, implausible, stuck_warnings
@@ -53,6 +54,8 @@ from fleetsim.size.spread import CountSpread, count_doubt, spread_of
 _FEW = 3
 # A fleet is about half, or about twice, of another up to this factor.
 _NEAR = 1.5
+# A step that is longer by so much is so by more than the luck of a look.
+_SLOWER = 1.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +67,8 @@ class Sizing(Reasons[CountSpread]):
     missed: targets that the recommendation does not hold. candidates: the recommendation and the next larger fleet,
     about half and twice of it, and the rate-matching count, ascending, without those that get stuck. confidence: the
     share of cases that it was sized for, None = the likeliest; enough: whether some count is enough in so many.
-    crews: the workers of each station, and what fewer of them do; the scenario has those that were chosen. as_given:
+    crews: the workers of each station, and what fewer of them do; the scenario has those that were chosen. longer: a
+    larger fleet that makes a step longer, where that is known. as_given:
     station -> the fleet that is best with the workers that the job has, where they are others.
     """
 
@@ -82,6 +86,7 @@ class Sizing(Reasons[CountSpread]):
     confidence: float | None = None
     enough: bool | None = None
     crews: tuple[Crew, ...] = ()
+    longer: Trial | None = None
     as_given: Mapping[str, Later[Anew | None]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -181,7 +186,10 @@ def size(
     queue_cap = Later(partial(queue_cap_of, job, instances, measure, tell))
     candidates = Later(partial(_candidates, trials, best, guess, replications))
     here, few = with_instances(job, instances), min(_FEW, replications)
-    alternatives = _alternatives(here, chosen, brief, targets, measure, given, tell)
+    alternatives = alternatives_of(
+        here, with_instances(here, next_count(here, instances)), 1, measure, now=chosen, targets=targets,
+        more=one_more(here), given=given, best_alone=brief, tell=tell,
+    )  # fmt: skip
     drafts, sides = drafts_of(here, few, measure, tell), sides_of(here, few, measure, tell)
     binding = bound_by(chosen.binding, alternatives, here, chosen.mean("step_s"))
     crews = crewing.crews(here)
@@ -214,9 +222,20 @@ def size(
         enough=enough,
         as_run_s=as_run(trials, job, given, few),
         crews=crews,
+        longer=_longer(trials, instances, alternatives),
         as_given={crew.station: Later(partial(crewing.as_given, crew, chosen, targets)) for crew in crews},
         change=alternatives.change(mends=bool(missed)),
+        allow=None if missed else alternatives.allow(),
     )
+
+
+def _longer(trials: Trials, instances: int, alternatives: Alternatives) -> Trial | None:
+    """The next larger fleet, if it makes a step longer: by a look, where there is one, and then by a long run."""
+    if not may_stop(trials.scenario) or alternatives.looked(ONE_MORE) < _SLOWER:
+        return None
+    more = alternatives.named(ONE_MORE)
+    longer = more is not None and more.lengthens and more.step_ratio.mean > _SLOWER
+    return trials.at(next_count(trials.scenario, instances), 1) if longer else None
 
 
 def _enough(best: Best, doubt: JointDoubt | None, confidence: float | None) -> tuple[Best, bool | None]:
@@ -225,31 +244,6 @@ def _enough(best: Best, doubt: JointDoubt | None, confidence: float | None) -> t
         return best, None if confidence is None else True
     enough = doubt.enough(confidence)
     return (best, False) if enough is None else (replace(best, instances=enough), True)
-
-
-def _alternatives(
-    here: Scenario,
-    chosen: Trial,
-    brief: bool,
-    targets: Sequence[Target],
-    measure: Measure,
-    given: Collection[str],
-    tell: Tell | None,
-) -> Alternatives:
-    """What every lever does to the recommended fleet."""
-    grown = with_instances(here, next_count(here, here.fleet.instances))
-    return alternatives_of(
-        here,
-        grown,
-        1,
-        measure,
-        now=chosen,
-        targets=targets,
-        more=one_more(here),
-        given=given,
-        best_alone=brief,
-        tell=tell,
-    )
 
 
 def _candidates(trials: Trials, best: Best, guess: int, replications: int) -> tuple[Trial, ...]:

@@ -14,6 +14,7 @@ from fleetsim.job.command import unused_name
 from fleetsim.job.facts import run_differs, run_line
 from fleetsim.job.trainer_scaling import count_words, gpus_each, takes_turns
 from fleetsim.job.words import target
+from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.search.alternative import never_waits
 from fleetsim.search.levers import ONE_MORE
 from fleetsim.search.workers import Crew, counted
@@ -148,6 +149,20 @@ def surplus(result: Sizing) -> str | None:
         return None
     n = result.instances
     return f"A larger fleet makes more than the trainer takes, for good: reduce engines to {n:,}."
+
+
+def longer(result: Sizing) -> str:
+    """What the next larger fleet does where it makes a step longer, and why; "" elsewhere."""
+    found, job = result.longer, result.scenario
+    if found is None or (more := result.alternatives.named(ONE_MORE)) is None:
+        return ""
+    said = f"{count_words(job, found.instances)} make a step {units.share(more.step_ratio.mean - 1.0, 0)} longer"
+    now, then = (trial.mean("queue_depth") for trial in (result.recommended, found))
+    if not AGE_ACTIONS[job.admission.age_action].drops or then <= now:
+        return said
+    limit = job.admission.max_age
+    older = "too old" if limit is None else f"older than {units.plural(limit, 'step')}"
+    return f"{said}: {then:,.0f} samples wait for the trainer instead of {now:,.0f}, and grow {older} there"
 
 
 def arithmetic(result: Sizing) -> str:

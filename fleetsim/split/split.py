@@ -158,6 +158,7 @@ def split(
         sides=sides,
         spread=spread,
         change=alternatives.change(),
+        allow=alternatives.allow(),
         as_run_s=as_run(Trials(planned(scenario, given), measure, tell), scenario, given),
     )
 

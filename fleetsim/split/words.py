@@ -98,11 +98,12 @@ def bought(result: Advice) -> Iterator[tuple[str, str]]:
 
 
 def allow(result: Advice) -> str:
-    """The same in a line: what stands there instead is said once."""
+    """The same in a line, and the change that would help more: what stands there instead is said once."""
     said = [f"{permission}: {told}" for permission, told in bought(result)]
     instead = said[0].rpartition(" instead of ")[2] if said else ""
     later = [one.removesuffix(f" instead of {instead}") for one in said[1:]]
-    return "; ".join([*(f"with {first}" for first in said[:1]), *later])
+    change = [] if result.allow is None else [result.allow.words]
+    return "; ".join([*(f"with {first}" for first in said[:1]), *later, *change])
 
 
 def on_policy(result: Advice) -> str | None:

@@ -365,7 +365,7 @@ def test_a_lever_that_blocks_the_run_is_told_apart_from_one_that_is_not_there() 
     found = tried(change)
     assert found.stuck == (CADENCE,)
     assert found.named(CADENCE) is None
-    assert "Syncing less often would block the run." in explanation("trainer", found, LOSES_NOTHING)
+    assert "A weight sync every 2nd step would block the run." in explanation("trainer", found, LOSES_NOTHING)
 
 
 def test_one_replication_has_no_interval_and_needs_a_clear_difference() -> None:
