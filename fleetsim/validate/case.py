@@ -31,13 +31,12 @@ from fleetsim.workload.lengths import limited_mean
 # distilled, math, caps of 16k and 8k), 0.33 at 0.70 (the same model, code). With its own, D01's longer arm is predicted
 # 1.9 % short for 5.4 % long, and D03's two arms worse: 8.0 for 4.8 %, -7.0 for -5.8 %.
 LENGTH_SIGMA = 0.9
-# Siblings of a group resemble each other in length (RollPacker section 3, Seer), but nobody publishes a coefficient.
-# Public logs say how much (aishukamal/rl-time-slicing at 6a343557756d): the mean of a step varies between steps with
-# 3 to 7 times the variance of as many independent responses. By that 0.25 to 0.4 of the variance of the logarithm is
-# common to 16 responses of Qwen2.5-Math-7B (verl-benchmarks, three runs in mode 1), and 0.45 to 0.6 to 8 of
-# DeepSeek-R1-Distill-Qwen-1.5B (async-longcot, three runs); drift of the policy is in it. With 0.4 for all, the
-# slowdowns fitted anew, C06 is predicted better and C02 and C09 worse: benchmarks/siblings.py, docs/not_modelled.md.
-GROUP_CORRELATION = 0.0
+# Siblings of a group resemble each other in length (RollPacker section 3, Seer). Public logs say how much
+# (aishukamal/rl-time-slicing at 6a343557756d): the mean of a step varies between steps with 3 to 7 times the variance
+# of as many independent responses. By that 0.25 to 0.4 of the variance of the logarithm is common to 16 responses of
+# Qwen2.5-Math-7B (verl-benchmarks, three runs in mode 1), and 0.45 to 0.6 to 8 of DeepSeek-R1-Distill-Qwen-1.5B
+# (async-longcot, three runs). Drift of the policy is in it, so that the least of them is taken for all.
+GROUP_CORRELATION = 0.25
 # No mean makes a capped lognormal longer than this share of its cap with fewer than three quarters of it at the cap.
 _LONGEST_SHARE = 0.97
 
@@ -48,7 +47,9 @@ REPLICATIONS, PRECISE = 5, 0.005
 STATED = (
     f"Output lengths are lognormal with sigma {LENGTH_SIGMA:g} of the log, cut at the published cap; the mean is the "
     "published one (after the cap) or, where none is published, the fitted scalar. A spread that the source itself "
-    "publishes is taken instead (C12, D04). Siblings of a group are independent.",
+    "publishes is taken instead (C12, D04). Siblings share a quarter of the log's variance.",
+    "verl's fully_async takes 45 to 100 ns a padded token to get its batch (logs of D04's source), and calls it "
+    "waiting.",
     "Iteration times are the roofline of the GPU and model named (of the source's other experiments, where it names "
     "no GPU), times the fitted decode slowdown. Where another scalar is fitted, they are multiplied by what published "
     f"runs of the framework lost inside a job (the table below); for a release far from theirs (verl of "
