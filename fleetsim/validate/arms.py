@@ -49,6 +49,7 @@ SECONDS = (
     *(f"sync.{name}" for name in ("publish_s", "pause_s", "trainer_block_s")),
     "fleet.switch_s",
 )
+_CALLED_WAITING = 0.1
 # What is no number: the replications vote.
 _VOTED = ("capped",)
 
@@ -75,9 +76,10 @@ class Figures(Struct, frozen=True):
     def side(self) -> str:
         """trainer | generation | in_flight_cap, as publications tell it apart: does the trainer wait for samples?
 
-        Weight syncs are on neither side. capped: the client's cap was reached at most of the batches waited for.
+        Weight syncs are on neither side. capped: the client's cap was reached at most of the batches waited for. What
+        verl calls waiting holds the fetching, too: its authors take it for waiting from a tenth of a step on.
         """
-        if self.wait_share < SMALL_WAIT:
+        if self.wait_share < SMALL_WAIT and self.wait_s < _CALLED_WAITING * self.step_s:
             return "trainer"
         return "in_flight_cap" if self.capped else "generation"
 
@@ -243,7 +245,7 @@ def figures_at(case: PublishedCase, arm: Arm, scenario: Scenario, replication: i
         gen_s=generated_s + fetch_s,
         tok_s=run.tok_s * run.step_s / step_s,
         generated_tok_s=run.generated_tok_s * run.step_s / step_s,
-        wait_share=(run.wait_s + fetch_s) / step_s,
+        wait_share=run.wait_s / step_s,
     )
 
 
