@@ -12,7 +12,7 @@ from typing import Any
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.derived_values import SECONDS, SLOWDOWN, slower
-from fleetsim.job.input_moves import by_doubt
+from fleetsim.job.input_moves import in_doubt
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.uncertainty import Axis
 
@@ -25,13 +25,20 @@ _LEAST = 1e-9
 
 
 def powers(scenario: Scenario, step_s: float, wait_s: float) -> dict[Axis, float]:
-    """How engines and trainer share what a step is off by: by what they take of it, and by how far they are in doubt.
+    """The powers of a factor on the step that are the engines' and the trainer's: the likeliest of all ways to make it
+    up, with lognormal inputs. Each moves in proportion to what it takes of the step and to the variance of its inputs'
+    logarithms.
 
     scenario: with nothing fitted. step_s, wait_s: of its run; the trainer waits for samples. Seconds of another
     publication are as far in doubt as the trainer's model is.
     """
     taken: dict[Axis, float] = {"engine": wait_s / step_s, "trainer": mean_step_s(scenario) / step_s}
-    return by_doubt(scenario.model_copy(update={"assumed": (SLOWDOWN, *SECONDS)}), (), taken)
+    moves = dict.fromkeys(taken, 0.0)
+    for uncertain, (low, high) in in_doubt(scenario.model_copy(update={"assumed": (SLOWDOWN, *SECONDS)}), ()):
+        if uncertain.axis in moves:
+            moves[uncertain.axis] += taken[uncertain.axis] * math.log(high / low) ** 2
+    whole = sum(taken[axis] * move for axis, move in moves.items())
+    return {axis: move / whole if whole else 0.0 for axis, move in moves.items()}
 
 
 def shared(scenario: Scenario, shares: Mapping[Axis, float], factor: float) -> dict[str, Any]:

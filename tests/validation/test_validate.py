@@ -319,7 +319,7 @@ def docs() -> dict[str, str]:
 
 def test_published_bottlenecks() -> None:
     wrong = [f"{r.case.id} {a.arm.name}" for r in published() for a in r.arms if a.bottleneck is False]
-    assert wrong == ["S03 steady"]
+    assert wrong == ["C15 static-8-24"]
 
 
 def test_published_absolutes() -> None:
