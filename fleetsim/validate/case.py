@@ -51,9 +51,8 @@ STATED = (
     "verl's fully_async takes 45 to 100 ns a padded token to get its batch (logs of D04's source), and calls it "
     "waiting.",
     "Iteration times are the roofline of the GPU and model named (of the source's other experiments, where it names "
-    "no GPU), times the fitted decode slowdown. Where another scalar is fitted, they are multiplied by what published "
-    f"runs of the framework lost inside a job (the table below); for a release far from theirs (verl of "
-    f"2025) by what runs of all frameworks lost, {slowdown_of(None):g}.",
+    "no GPU), times the fitted decode slowdown or, where another scalar is fitted, what published runs of the "
+    f"framework lost inside a job (the table below); of all frameworks, {slowdown_of(None):g}, for verl of 2025.",
     "An iteration without CUDA graphs takes no less than its launches: 0.29 ms a layer, 0.71 ms of a mixture "
     "(vllm-project/vllm issue 45709 and others).",
     "Seconds of the trainer's own computation come, in this order, from the arm's own published phases; from published "
@@ -61,8 +60,8 @@ STATED = (
     "v0.3's table, verl's 28 % of the peak in C02); for mixtures with 3 billion active parameters from NeMo-RL v0.3's "
     "677 GPU-microseconds a token; else from the trainer's model. A trainer on other GPUs of the same kind takes time "
     "in inverse proportion to their number; in D10 and D10b, and blind, it is modelled.",
-    "Weight syncs take the seconds published; where none are, those that the framework's way of moving weights comes "
-    "to. Other hand-overs take the seconds published, and none where none are. Of what verl of 2025 counts as "
+    "Weight syncs take the seconds published, else those that the framework's way of moving weights comes to; other "
+    "hand-overs the seconds published, else none. Of what verl of 2025 counts as "
     "generation of a colocated step 22.5 % is hand-over and waiting for the slowest rank (its one_step_off page: 247 "
     "of 321 s, 162 of 207 s).",
     f"Every figure is the mean of {REPLICATIONS} simulated runs under different draws, or of fewer, two at least, "
