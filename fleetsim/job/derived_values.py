@@ -224,6 +224,7 @@ def _with_trainer(scenario: Scenario, given: Collection[str]) -> Scenario:
             return scenario
         raise
     changes = seconds_of(found)
+    changes["trainer.phases"] += fetching(scenario)
     if chosen:
         changes["trainer.gpus"] = found.gpus
     return _assuming(scenario, changes)
@@ -253,6 +254,28 @@ def seconds_of(found: TrainerEstimate) -> dict[str, Any]:
         "trainer.per_token_s": _few((seconds.update - fixed) / tokens),
         "trainer.phases": tuple(phases),
     }
+
+
+# What verl's fully asynchronous trainer takes to get a batch out of its queue, where every response stands padded to
+# the longest prompt and response: seconds per padded token to fetch it, prompt by prompt, from a Ray actor, and to
+# unpickle and join it. aishukamal/rl-time-slicing at 6a343557756d, async-rl-benchmarks: a pull of samples that are
+# ready waits 1.01 s on one server and 1.43 s on two (2,048 responses of 10,240 tokens), 0.20 s (512 of 6,144): 48, 68
+# and 64 ns; timing_s/gen less total_wait_time is 0.9 to 1.0 s of the same pulls, 0.45 s (512 of 18,432), 0.34 s (512 of
+# 10,240): 44, 47 and 64 ns. Of the pulls of a sync window one waits for its samples, and fetches them as they come.
+FETCH_TOKEN_S, JOIN_TOKEN_S = 55e-9, 45e-9
+# Its prompts are padded to 2,048 tokens in these runs and in verl's own scripts.
+_PADDED_PROMPT = 2048
+FETCH = "fetching the batch"
+
+
+def fetching(scenario: Scenario) -> tuple[PhaseConfig, ...]:
+    """The phase of a trainer that gets its batch out of verl's queue; none for others, or where no response has a
+    cap."""
+    trainer, longest = scenario.trainer, longest_length(scenario.workload.output_tokens)
+    if scenario.admission.law != "per_sync_window" or longest is None:
+        return ()
+    each = JOIN_TOKEN_S + FETCH_TOKEN_S * (1 - 1 / trainer.minibatches)
+    return (PhaseConfig(name=FETCH, fixed_s=_few(trainer.batch_samples * (longest + _PADDED_PROMPT) * each)),)
 
 
 def slower(trainer: TrainerConfig, factor: float) -> dict[str, Any]:

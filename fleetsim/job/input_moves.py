@@ -3,14 +3,13 @@ together is drawn in `search/doubt.py`."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from typing import Generic, TypeVar
 
 from msgspec import Struct
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.job.uncertainty import AT_TIMES, UNCERTAIN, Axis, Interval, Uncertain
+from fleetsim.job.uncertainty import AT_TIMES, UNCERTAIN, Interval, Uncertain
 
 METRICS = ("trainer_idle_fraction", "step_s", "cost_per_step")
 # A step whose ends are this far apart has a wide range.
@@ -23,20 +22,6 @@ E = TypeVar("E", bound="IntervalEnd")
 def in_doubt(scenario: Scenario, given: Collection[str]) -> tuple[InDoubt, ...]:
     """The inputs that may be off, each with its interval. given: dotted paths that the user wrote."""
     return tuple((u, ends) for u in (*UNCERTAIN, *AT_TIMES) if (ends := u.interval(scenario, given)) is not None)
-
-
-def by_doubt(scenario: Scenario, given: Collection[str], shares: Mapping[Axis, float]) -> dict[Axis, float]:
-    """Where one figure alone says by which factor x a job is off: the power of x that belongs to each axis.
-
-    shares: of the figure, what each axis takes. The likeliest of all ways to make up x, with lognormal inputs: an axis
-    moves in proportion to its share and to the variance of its inputs' logarithms. An axis not in doubt stays.
-    """
-    moves = dict.fromkeys(shares, 0.0)
-    for uncertain, (low, high) in in_doubt(scenario, given):
-        if uncertain.axis in moves:
-            moves[uncertain.axis] += shares[uncertain.axis] * math.log(high / low) ** 2
-    whole = sum(shares[axis] * move for axis, move in moves.items())
-    return {axis: move / whole if whole else 0.0 for axis, move in moves.items()}
 
 
 class IntervalEnd(Struct, frozen=True):

@@ -22,6 +22,7 @@ from fleetsim.history.history import Floats, History, StepLog
 from fleetsim.job.derived_values import SECONDS as GIVEN_SECONDS
 from fleetsim.job.derived_values import SLOWDOWN, as_alone
 from fleetsim.job.facts import STEP_SEEN
+from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.uncertainty import CONFIDENCE
 from fleetsim.replay.implied.engine import CORRELATION, DOUBT
 from fleetsim.replay.implied.implied_scenario import Implied, implied
@@ -71,8 +72,13 @@ def records_of(
             by = found.logged.by
         elif found.speed is not None and found.speed.held_out is not None:
             doubt = 1.0 + max(_LEAST_DOUBT, found.speed.held_out)
-        interval = factor, factor / doubt, factor * doubt
+        ends = None if found.logged is None else found.logged.ends
+        interval = factor, *(ends or (factor / doubt, factor * doubt))
         yield _record(SLOWDOWN, "slowdown of the engines", interval, "", f"{history.source}: {by}")
+    if found.logged is not None and found.logged.trainer is not None:
+        seconds, (factor, low, high) = mean_step_s(found.scenario), found.logged.trainer
+        ends_s = seconds, seconds * low / factor, seconds * high / factor
+        yield _record("trainer.fixed_s", "trainer seconds", ends_s, "s", f"{history.source}: step_s")
 
 
 def _lengths(history: History, observed: Observed, values: Mapping[str, Any]) -> Iterator[ObservedConfig]:

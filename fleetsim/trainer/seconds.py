@@ -159,6 +159,12 @@ def shipped_fit() -> TrainerFit:
 FORWARD_BUDGET = 3
 # Adam's states with the gradient, in bytes per weight: read and written once (32-bit weight, two moments, gradient).
 ADAM_BYTES, ADAM_MOVED = 16, 30
+# The mixtures of transformers (before its release 5) visit their experts one after the other, in a Python loop
+# (huggingface/transformers pull request 40016): seconds of one expert in one pass of a micro-batch, a backward pass
+# being two. By ISEEKYAN/verl_megatron_practice, dapo_moe30b.csv row 2: 167 s of update on 64 H100, 39 without it. Who
+# shards such a model without a grouped product of its own:
+EXPERT_VISIT_S = 376e-6
+LOOPING = ("verl", "trl", "openrlhf", "open-instruct")
 # Host memory to a GPU and a server's memory, bytes per second; assumed (PCIe 5.0 from pinned memory; 8 channels).
 PCIE_BYTES_S, HOST_BYTES_S = 25e9, 150e9
 
@@ -258,7 +264,7 @@ def _update(plan: TrainingPlan, work: Work, e: Efficiency, samples: float) -> _P
     else:
         links += replicas_s(plan, e.links, trained)
     arithmetic += _adam_s(plan, trained)
-    return _Pass(arithmetic, links, e.step_s + micro * e.micro_s)
+    return _Pass(arithmetic, links, e.step_s + micro * (e.micro_s + (3 + again) * _visits_s(plan)))
 
 
 def _forward(plan: TrainingPlan, work: Work, e: Efficiency) -> _Pass:
@@ -271,7 +277,14 @@ def _forward(plan: TrainingPlan, work: Work, e: Efficiency) -> _Pass:
     links = own * (layout.tp * tensor_token_s(plan, work, e.links) + expert_token_s(plan, work, e.links))
     if plan.recipe.backend == "fsdp":
         links += _exposed(arithmetic, micro * sharded_micro_s(plan, work, e.links, 1, False), e.exposed)
-    return _Pass(arithmetic, links, e.step_s + micro * e.micro_s)
+    return _Pass(arithmetic, links, e.step_s + micro * (e.micro_s + _visits_s(plan)))
+
+
+def _visits_s(plan: TrainingPlan) -> float:
+    """What a pass of a micro-batch takes for visiting experts one by one; 0 where they are one product."""
+    if plan.recipe.backend != "fsdp" or plan.recipe.framework not in LOOPING:
+        return 0.0
+    return EXPERT_VISIT_S * sum(layers * mixture.experts for layers, mixture in plan.shape.mixtures)
 
 
 def _exposed(arithmetic: float, shared: float, part: float) -> float:

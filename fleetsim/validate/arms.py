@@ -21,10 +21,9 @@ from fleetsim.config.workload import Lognormal
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.errors import InputError
 from fleetsim.frameworks.tables import entry_point_of
-from fleetsim.job.derived_values import SECONDS as TRAINER_SECONDS
-from fleetsim.job.derived_values import SLOWDOWN, seconds_of
-from fleetsim.job.input_moves import by_doubt
+from fleetsim.job.derived_values import FETCH, fetching, seconds_of
 from fleetsim.job.nameplate import mean_step_s
+from fleetsim.job.scalar import powers
 from fleetsim.job.uncertainty import Axis
 from fleetsim.records import field_names, replace
 from fleetsim.sim.binding import SMALL_WAIT
@@ -50,6 +49,7 @@ SECONDS = (
     *(f"sync.{name}" for name in ("publish_s", "pause_s", "trainer_block_s")),
     "fleet.switch_s",
 )
+_CALLED_WAITING = 0.1
 # What is no number: the replications vote.
 _VOTED = ("capped",)
 
@@ -76,9 +76,10 @@ class Figures(Struct, frozen=True):
     def side(self) -> str:
         """trainer | generation | in_flight_cap, as publications tell it apart: does the trainer wait for samples?
 
-        Weight syncs are on neither side. capped: the client's cap was reached at most of the batches waited for.
+        Weight syncs are on neither side. capped: the client's cap was reached at most of the batches waited for. What
+        verl calls waiting holds the fetching, too: its authors take it for waiting from a tenth of a step on.
         """
-        if self.wait_share < SMALL_WAIT:
+        if self.wait_share < SMALL_WAIT and self.wait_s < _CALLED_WAITING * self.step_s:
             return "trainer"
         return "in_flight_cap" if self.capped else "generation"
 
@@ -161,7 +162,9 @@ def _made(
         for key in ("fixed_s", "per_token_s"):
             if key in part:
                 part[key] = part[key] * times
-    return scenario_from_mapping(raw, where=where)
+    made = scenario_from_mapping(raw, where=where)
+    phases = (*(p for p in made.trainer.phases if p.name != FETCH), *fetching(made))
+    return with_changes(made, {"trainer.phases": phases}) if phases != made.trainer.phases else made
 
 
 def _kind(case: PublishedCase) -> str | None:
@@ -174,20 +177,18 @@ def factors_of(case: PublishedCase, scalar: float | None) -> tuple[float, float]
     if scalar is None:
         return slowdown, 1.0
     if kind == "both":
-        powers = _powers(case)
-        return slowdown * scalar ** powers["engine"], scalar ** powers["trainer"]
+        own = _powers(case)
+        return slowdown * scalar ** own["engine"], scalar ** own["trainer"]
     return (scalar if kind == "decode_slowdown" else slowdown), (scalar if kind == "trainer_seconds" else 1.0)
 
 
 def _powers(case: PublishedCase) -> dict[Axis, float]:
-    """How engines and trainer share what one figure of the baseline is off by: by what they take of it, and by how
-    far they are in doubt. Seconds of another publication are as far in doubt as the trainer's model is."""
+    """How engines and trainer share what the baseline's one figure is off by."""
     assert case.fit is not None
     base = case.arm(case.fit.arm)
     told = _made(case, base, base.set, _lengths(case, base, None), slowdown_of(case.framework), 1.0, False)
     run = figures_at(case, base, told, 0)
-    taken: dict[Axis, float] = {"engine": run.gen_s / run.step_s, "trainer": mean_step_s(told) / run.step_s}
-    return by_doubt(told.model_copy(update={"assumed": (SLOWDOWN, *TRAINER_SECONDS)}), (), taken)
+    return powers(told, run.step_s, run.gen_s)
 
 
 def _lengths(case: PublishedCase, arm: Arm, scalar: float | None) -> Lognormal:
@@ -232,14 +233,16 @@ def _error(runs: Sequence[Figures]) -> float:
 
 def figures_at(case: PublishedCase, arm: Arm, scenario: Scenario, replication: int) -> Figures:
     """Of one run. Where the source counts the hand-over of the GPUs as generation, that share of it is added to each
-    step."""
+    step. What verl calls waiting holds the fetching of the batch."""
     run = _RUNS.of(scenario.model_copy(update={"name": "", "assumed": ()}), replication)
-    gen_s = run.wait_s / (1 - arm.handover_share)
-    step_s = run.step_s + gen_s - run.wait_s
+    generated_s = run.wait_s / (1 - arm.handover_share)
+    step_s = run.step_s + generated_s - run.wait_s
+    fetch_s = sum(phase.fixed_s for phase in scenario.trainer.phases if phase.name == FETCH)
     return replace(
         run,
         step_s=step_s,
-        gen_s=gen_s,
+        wait_s=run.wait_s + fetch_s,
+        gen_s=generated_s + fetch_s,
         tok_s=run.tok_s * run.step_s / step_s,
         generated_tok_s=run.generated_tok_s * run.step_s / step_s,
         wait_share=run.wait_s / step_s,

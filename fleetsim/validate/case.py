@@ -31,13 +31,12 @@ from fleetsim.workload.lengths import limited_mean
 # distilled, math, caps of 16k and 8k), 0.33 at 0.70 (the same model, code). With its own, D01's longer arm is predicted
 # 1.9 % short for 5.4 % long, and D03's two arms worse: 8.0 for 4.8 %, -7.0 for -5.8 %.
 LENGTH_SIGMA = 0.9
-# Siblings of a group resemble each other in length (RollPacker section 3, Seer), but nobody publishes a coefficient.
-# Public logs say how much (aishukamal/rl-time-slicing at 6a343557756d): the mean of a step varies between steps with
-# 3 to 7 times the variance of as many independent responses. By that 0.25 to 0.4 of the variance of the logarithm is
-# common to 16 responses of Qwen2.5-Math-7B (verl-benchmarks, three runs in mode 1), and 0.45 to 0.6 to 8 of
-# DeepSeek-R1-Distill-Qwen-1.5B (async-longcot, three runs); drift of the policy is in it. With 0.4 for all, the
-# slowdowns fitted anew, C06 is predicted better and C02 and C09 worse: benchmarks/siblings.py, docs/not_modelled.md.
-GROUP_CORRELATION = 0.0
+# Siblings of a group resemble each other in length (RollPacker section 3, Seer). Public logs say how much
+# (aishukamal/rl-time-slicing at 6a343557756d): the mean of a step varies between steps with 3 to 7 times the variance
+# of as many independent responses. By that 0.25 to 0.4 of the variance of the logarithm is common to 16 responses of
+# Qwen2.5-Math-7B (verl-benchmarks, three runs in mode 1), and 0.45 to 0.6 to 8 of DeepSeek-R1-Distill-Qwen-1.5B
+# (async-longcot, three runs). Drift of the policy is in it, so that the least of them is taken for all.
+GROUP_CORRELATION = 0.25
 # No mean makes a capped lognormal longer than this share of its cap with fewer than three quarters of it at the cap.
 _LONGEST_SHARE = 0.97
 
@@ -48,11 +47,12 @@ REPLICATIONS, PRECISE = 5, 0.005
 STATED = (
     f"Output lengths are lognormal with sigma {LENGTH_SIGMA:g} of the log, cut at the published cap; the mean is the "
     "published one (after the cap) or, where none is published, the fitted scalar. A spread that the source itself "
-    "publishes is taken instead (C12, D04). Siblings of a group are independent.",
+    "publishes is taken instead (C12, D04). Siblings share a quarter of the log's variance.",
+    "verl's fully_async takes 45 to 100 ns a padded token to get its batch (logs of D04's source), and calls it "
+    "waiting.",
     "Iteration times are the roofline of the GPU and model named (of the source's other experiments, where it names "
-    "no GPU), times the fitted decode slowdown. Where another scalar is fitted, they are multiplied by what published "
-    f"runs of the framework lost inside a job (the table below); for a release far from theirs (verl of "
-    f"2025) by what runs of all frameworks lost, {slowdown_of(None):g}.",
+    "no GPU), times the fitted decode slowdown or, where another scalar is fitted, what published runs of the "
+    f"framework lost inside a job (the table below); of all frameworks, {slowdown_of(None):g}, for verl of 2025.",
     "An iteration without CUDA graphs takes no less than its launches: 0.29 ms a layer, 0.71 ms of a mixture "
     "(vllm-project/vllm issue 45709 and others).",
     "Seconds of the trainer's own computation come, in this order, from the arm's own published phases; from published "
@@ -60,8 +60,8 @@ STATED = (
     "v0.3's table, verl's 28 % of the peak in C02); for mixtures with 3 billion active parameters from NeMo-RL v0.3's "
     "677 GPU-microseconds a token; else from the trainer's model. A trainer on other GPUs of the same kind takes time "
     "in inverse proportion to their number; in D10 and D10b, and blind, it is modelled.",
-    "Weight syncs take the seconds published; where none are, those that the framework's way of moving weights comes "
-    "to. Other hand-overs take the seconds published, and none where none are. Of what verl of 2025 counts as "
+    "Weight syncs take the seconds published, else those that the framework's way of moving weights comes to; other "
+    "hand-overs the seconds published, else none. Of what verl of 2025 counts as "
     "generation of a colocated step 22.5 % is hand-over and waiting for the slowest rank (its one_step_off page: 247 "
     "of 321 s, 162 of 207 s).",
     f"Every figure is the mean of {REPLICATIONS} simulated runs under different draws, or of fewer, two at least, "

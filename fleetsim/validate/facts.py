@@ -76,7 +76,7 @@ def document(
     groups = (prose["groups"], groups_table(groups_of(rows)), *_moved(rows)) if rows else ()
     misses = tuple(_misses(results))
     pictures = error_chart(results), figures_chart(results)
-    missed = f"Arms that miss: {', '.join(total.missed)}. Each has a paragraph below." if total.missed else None
+    missed = f"Arms that miss: {', '.join(total.missed)}." if total.missed else None
     unknown = tuple(_unpublished(results))
     return Document(
         "fleetsim validate",

@@ -15,7 +15,7 @@ from fleetsim.config.scenario import age_bound
 from fleetsim.config.tree import given_paths
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
-from fleetsim.job.derived_values import SECONDS
+from fleetsim.job.derived_values import SECONDS, fetching
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.trainer.estimate import estimate_of
 
@@ -97,11 +97,12 @@ def test_the_job_is_the_same_in_all(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_preset_has_a_training_step_of_its_own(name: str) -> None:
-    """Its seconds are those of the trainer's model, for the preset's framework, recipe and GPUs."""
+    """Its seconds are those of the trainer's model, for the preset's framework, recipe and GPUs, and of its queue."""
     assert not given_paths(load_scenario(find_preset(name))) & set(SECONDS)
     job = fs.load(name).scenario
     assert set(SECONDS[:3]) <= set(job.assumed)
-    assert mean_step_s(job) == pytest.approx(estimate_of(job, job.trainer.gpus).step_s, rel=2e-3)
+    queue_s = sum(phase.fixed_s for phase in fetching(job))
+    assert mean_step_s(job) == pytest.approx(estimate_of(job, job.trainer.gpus).step_s + queue_s, rel=2e-3)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -35,11 +35,11 @@ def left_out(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_runs_tell_each_other_better_than_nothing_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page says: off by 14 % in the median, 33 % with no slowdown at all."""
+    """The page says: off by 16 % in the median, 32 % with no slowdown at all."""
     errors = left_out(monkeypatch)
     alone = [abs(math.log(ratio)) for row in RUNS for ratio in row.ratios.values()]
-    assert math.expm1(median(errors)) == pytest.approx(0.14, abs=0.015)
-    assert math.expm1(median(alone)) == pytest.approx(0.33, abs=0.005)
+    assert math.expm1(median(errors)) == pytest.approx(0.16, abs=0.015)
+    assert math.expm1(median(alone)) == pytest.approx(0.32, abs=0.005)
 
 
 def test_a_framework_lies_between_its_runs_and_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_it_is_told_as_assumed_and_read_again() -> None:
     job = fs.load(batch=256, len=800)
     said = {a.path: a for a in job.size().plan.assumptions}
     assert said["engine.slowdown"].flag == "--slowdown"
-    assert "1.33 times as long" in said["engine.slowdown"].text
+    assert "1.32 times as long" in said["engine.slowdown"].text
     again = fs.load(job.scenario.model_dump(mode="json", exclude_unset=True))
     assert again.scenario.engine.slowdown == job.scenario.engine.slowdown
     assert "engine.slowdown" in again.scenario.assumed

@@ -16,6 +16,8 @@ from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
 from fleetsim.frameworks.python_source import printed_config
 from fleetsim.history.run_log import read_run_log
+from fleetsim.job.derived_values import slower
+from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.uncertainty import UNCERTAIN
 from fleetsim.replay.measured_values import interval_of, measured
 from fleetsim.replay.shown import raw_paths, run_file, with_run
@@ -291,3 +293,46 @@ def test_eight_intervals_in_ten_hold_the_mean(rho: float) -> None:
         _, low, high = interval_of(10 + noise[20:])
         held += low <= 10 <= high
     assert 0.74 <= held / 600 <= 0.86
+
+
+def test_engines_and_trainer_share_a_step_of_which_the_log_has_no_part(tmp_path: Path) -> None:
+    """A trainer's log that has `step_time` alone, of a run whose engines and trainer are slower than their models: the
+    step is met, each takes a part of it, and another fleet lies between what it would take with all of it on either."""
+    lengths = {"kind": "lognormal", "mean": 900.0, "cv": 0.9, "max": 4096.0}
+    job = fs.load(
+        {
+            "workload": {"group_size": 8, "prompt_tokens": 300, "output_tokens": lengths},
+            "engine": {"gpu": "H100", "model": "Qwen/Qwen2.5-7B"},
+            "fleet": {"placement": "colocated", "instances": 8},
+            "trainer": {"gpus": 8, "batch_samples": 512},
+            "admission": {"law": "barrier"},
+        }
+    )
+    modelled = job.scenario
+    slow = with_changes(modelled, {"engine.slowdown": 1.8, **slower(modelled.trainer, 2.0)})
+
+    def step_s(scenario: Scenario) -> float:
+        return float(fs.load(scenario, {"run.steps": 30}).simulate(replications=2).mean["step_s"])
+
+    one = {"step_time": step_s(slow), "loss": 0.1, "completions/mean_length": 900.0, "completions/max_length": 4096.0}
+    rows = [{"step": n, **one} for n in range(1, 31)]
+    path = tmp_path / "trainer_state.json"
+    path.write_text(json.dumps({"log_history": rows, "global_step": 30}))
+    history = read_run_log(path)
+    given = {"engine.gpu", "engine.model", "fleet", "workload", "trainer.gpus", "admission"}
+    found = measured(history, modelled, given)
+    met = fs.load(modelled, found.values).scenario
+    assert step_s(met) == pytest.approx(step_s(slow), rel=0.03)
+    ends = {record.path: (record.low, record.value, record.high) for record in found.observed}
+    for name in ("engine.slowdown", "trainer.fixed_s"):
+        low, value, high = ends[name]
+        assert low < value < high, name
+    trained, plain = mean_step_s(met), mean_step_s(modelled)
+    assert plain < trained < ends["trainer.fixed_s"][2]
+    twice = {"fleet.instances": 16, "trainer.gpus": 16}
+    wanted, told = step_s(with_changes(slow, twice)), step_s(with_changes(met, twice))
+    on_engines = {"engine.slowdown": ends["engine.slowdown"][2]}
+    on_trainer = slower(modelled.trainer, ends["trainer.fixed_s"][2] / plain)
+    alone = [step_s(with_changes(modelled, {**changes, **twice})) for changes in (on_engines, on_trainer)]
+    assert min(alone) < wanted < max(alone)
+    assert abs(told - wanted) < max(abs(one - wanted) for one in alone)

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import fleetsim as fs
 from fleetsim.cli.main import app
 from fleetsim.errors import InputError
+from fleetsim.job.derived_values import FETCH, fetching, with_derived
 from fleetsim.trainer.estimate import batch_of, estimate_of, server_gpus
 
 
@@ -116,3 +117,21 @@ def test_the_command_says_the_same_as_python() -> None:
     assert document["step_s"] == found.step_s
     assert document["layout"]["gpus"] == found.gpus
     assert [one["gpus"] for one in document["other_counts"]][-1] == 8 * found.gpus
+
+
+@pytest.mark.parametrize(
+    ("responses", "pulls", "joined_s", "pull_s"),
+    [(8192, 4, 3.96, 1.01), (8192, 4, 3.64, 1.43), (6144, 4, 2.30, 0.76)],
+)
+def test_a_batch_is_fetched_as_slowly_as_logs_say(responses: int, pulls: int, joined_s: float, pull_s: float) -> None:
+    """aishukamal/rl-time-slicing, verl-benchmarks: gen less total_wait_time of a step, and the wait of a pull whose
+    samples are ready; one pull of a window waits for its samples."""
+    made = fs.load("verl-fully-async", {"trainer.batch_samples": responses, "trainer.minibatches": pulls}).scenario
+    (phase,) = fetching(made)
+    assert phase.fixed_s == pytest.approx(joined_s + (pulls - 1) * pull_s, rel=0.2)
+
+
+def test_only_verl_s_queue_is_fetched_from_and_only_once() -> None:
+    for name, often in (("verl-fully-async", 1), ("areal", 0)):
+        scenario = with_derived(fs.load(name).scenario, ())
+        assert [phase.name for phase in scenario.trainer.phases].count(FETCH) == often, name

@@ -11,7 +11,7 @@ from fleetsim.engine.model.names import model_shape
 from fleetsim.records import replace
 from fleetsim.trainer.estimate import laid_out
 from fleetsim.trainer.plan import Batch, Recipe, TrainerLayout, TrainingPlan, memory_of, work_of
-from fleetsim.trainer.seconds import Efficiency, TrainerFit, ring_s, shipped_fit, step_seconds
+from fleetsim.trainer.seconds import EXPERT_VISIT_S, Efficiency, TrainerFit, ring_s, shipped_fit, step_seconds
 
 # A trainer that reaches all of the data sheet, moves nothing and costs nothing anew (a parameter must be above 0).
 PERFECT = TrainerFit(Efficiency(1, 1, 1, 1e-12, 1e-12, 1e12, 1e-12, 1, 1e-12, 1e-12), {}, {}, {})
@@ -127,3 +127,26 @@ def test_a_framework_factor_is_its_own() -> None:
     assert step_seconds(plan(), fit).total == pytest.approx(1.5 * plain)
     assert step_seconds(plan(framework="verl"), fit).total == pytest.approx(3.0 * plain)
     assert math.isclose(step_seconds(plan(framework="unheard of"), fit).total, 1.5 * plain)
+
+
+def test_experts_in_a_python_loop_cost_each_visit() -> None:
+    """The row that the constant is of, and the pass beside it that it is not of (16 s, in more micro-batches than the
+    model has)."""
+    row = plan("Qwen/Qwen3-30B-A3B", 64, framework="verl", minibatches=16, micro_tokens=20000, offload="states")
+    row = replace(row, batch=Batch(8192, 1065, 8365, 1746), layout=TrainerLayout(64, cp=4))
+    found, one_product = (step_seconds(replace(row, recipe=replace(row.recipe, framework=of)), shipped_fit())
+                          for of in ("verl", "prime-rl"))  # fmt: skip
+    assert found.update == pytest.approx(167, rel=0.05)
+    assert 10 < found.forward < 16
+    assert one_product.update < 60
+    layers, experts, passes = 48, 128, 3 + 1
+    dense = replace(row, shape=model_shape("Qwen/Qwen2.5-7B"))
+    again = replace(dense, recipe=replace(dense.recipe, framework=None))
+    fit = replace(shipped_fit(), frameworks={})
+    assert step_seconds(dense, fit) == step_seconds(again, fit)
+    same = replace(shipped_fit(), frameworks={}, kinds={})
+    more = (
+        step_seconds(row, same).update
+        - step_seconds(replace(row, recipe=replace(row.recipe, framework=None)), same).update
+    )
+    assert more == pytest.approx(16 * passes * layers * experts * EXPERT_VISIT_S)

@@ -22,6 +22,7 @@ from fleetsim.config.tree import given_paths
 from fleetsim.engine.known_error import residual_of
 from fleetsim.engine.slowdown import RUNS, off_by, slowdown_of
 from fleetsim.job.nameplate import mean_step_s
+from fleetsim.job.scalar import search
 from fleetsim.job.uncertainty import RERUN, step_off
 from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of
@@ -29,7 +30,7 @@ from fleetsim.tell.markdown import same
 from fleetsim.validate.arms import blind_scenario_of, factors_of, scenario_of
 from fleetsim.validate.ask import ValidateResult
 from fleetsim.validate.case import PublishedCase, load_cases, shipped
-from fleetsim.validate.fit import fit, search
+from fleetsim.validate.fit import fit
 from fleetsim.validate.groups import (
     ABOVE,
     BELOW,
@@ -318,7 +319,7 @@ def docs() -> dict[str, str]:
 
 def test_published_bottlenecks() -> None:
     wrong = [f"{r.case.id} {a.arm.name}" for r in published() for a in r.arms if a.bottleneck is False]
-    assert wrong == ["S03 steady"]
+    assert wrong == ["C15 static-8-24"]
 
 
 def test_published_absolutes() -> None:

@@ -9,8 +9,7 @@ trainer that hardly waits shows nothing of them.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal
 
@@ -22,10 +21,13 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, most_steps
 from fleetsim.config.workload import longest_length
 from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.engine.step_time import StepTime
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import FleetsimError
 from fleetsim.history.history import History
+from fleetsim.job.derived_values import SLOWDOWN, slower
+from fleetsim.job.scalar import powers, search, shared
 from fleetsim.replay.implied.scenario_draft import ScenarioDraft
 from fleetsim.replay.implied.speed import Speed, speed_of
 from fleetsim.replay.implied.workload import OUTPUT, group_size_of
@@ -52,8 +54,6 @@ ALIKE, LEAST_ALIKE, MOST_ALIKE = 0.4, 0.01, 0.9
 CORRELATION = "workload.group_correlation"
 # A figure this near to the observed one is met.
 _MET = 0.02
-# A search ends this near to its figure, as a share of it, or after so many runs.
-_CLOSE, _MOST_RUNS = 0.002, 14
 _STEPS = 16
 _BUDGETS = ("staleness_threshold", "max_staleness")
 
@@ -62,18 +62,23 @@ By = Literal["sample_s", "group_s", "step_s"]
 
 class LoggedSpeed(Struct, frozen=True):
     """factor: of every iteration's seconds. by: the figure that was matched, seconds: as the log has it. alike: how
-    alike the lengths of a group's samples are, as the step shows; None where it was known, or shows nothing."""
+    alike the lengths of a group's samples are, as the step shows; None where it was known, or shows nothing.
+    ends: where the trainer shares what the step is off by, the factor with none of it and with all of it; trainer: the
+    factor on the trainer's seconds, and its ends."""
 
     factor: float
     by: By
     seconds: float
     alike: float | None = None
+    ends: tuple[float, float] | None = None
+    trainer: tuple[float, float, float] | None = None
 
     @property
     def text(self) -> str:
         """One line."""
         what = {"sample_s": "a sample takes", "group_s": "a group takes", "step_s": "a step takes"}[self.by]
-        return f"{self.factor:.2f} times the model's iterations, at which {what} {self.seconds:.4g} s as in the log"
+        text = f"{self.factor:.2f} times the model's iterations, at which {what} {self.seconds:.4g} s as in the log"
+        return text if self.ends is None else f"{text}, with the trainer's seconds as well"
 
 
 def logged_speed(scenario: Scenario, observed: Observed, *, alike: bool = False) -> LoggedSpeed | None:
@@ -89,7 +94,7 @@ def logged_speed(scenario: Scenario, observed: Observed, *, alike: bool = False)
     run = cache(lambda factor, share: _run(scenario, factor, share))
     share = scenario.workload.group_correlation
     try:
-        factor = _search(lambda x: _SIMULATED[by](run(x, share)), LOW, HIGH, seconds)
+        factor = _nearest(lambda x: _SIMULATED[by](run(x, share)), LOW, HIGH, seconds, 1.0)
         step = _waited_step(observed) if alike and by == "sample_s" else None
         if step is not None:
             start = factor
@@ -98,7 +103,7 @@ def logged_speed(scenario: Scenario, observed: Observed, *, alike: bool = False)
                 """The factor at which samples take as long: they do in proportion to it, all but what they wait."""
                 return start * seconds / _SIMULATED[by](run(start, share))
 
-            share = _search(lambda x: _SIMULATED["step_s"](run(fitting(x), x)), LEAST_ALIKE, MOST_ALIKE, step)
+            share = _nearest(lambda x: _SIMULATED["step_s"](run(fitting(x), x)), LEAST_ALIKE, MOST_ALIKE, step, share)
             factor = fitting(share)
         whole = _waited_step(observed)
         if (
@@ -107,45 +112,54 @@ def logged_speed(scenario: Scenario, observed: Observed, *, alike: bool = False)
             and abs(_SIMULATED["step_s"](run(factor, share)) / whole - 1.0) > STEP_OFF
         ):
             by, seconds, step = "step_s", whole, None  # samples as long as the run's in another step are another job's
-            factor = _search(lambda x: _SIMULATED["step_s"](run(x, share)), LOW, HIGH, whole)
+            factor = _nearest(lambda x: _SIMULATED["step_s"](run(x, share)), LOW, HIGH, whole, factor)
         met = abs(_SIMULATED[by](run(factor, share)) / seconds - 1.0) <= _MET
     except FleetsimError:  # the scenario gets stuck: it is another job's
         return None
     return LoggedSpeed(factor, by, seconds, None if step is None else share) if met else None
 
 
-def _search(at: Callable[[float], float], low: float, high: float, wanted: float) -> float:
-    """The value between `low` and `high` at which a monotone figure is the wanted one; else the end that is nearer.
+def shared_speed(scenario: Scenario, step_s: float) -> LoggedSpeed | None:
+    """Of a run whose log has the seconds of its steps and no part of them: engines and trainer share what the model is
+    off by. None where no factor meets them.
 
-    False position on the logarithm of the value (Illinois).
+    scenario: the run's own, with its fleet and the trainer's seconds as modelled.
     """
-    tried: dict[float, float] = {}
+    told = with_changes(scenario, {SLOWDOWN: slowdown_of(scenario.trainer.recipe.framework)})
 
-    def miss(log: float) -> float:
-        value = math.exp(log)
-        tried[value] = at(value) - wanted
-        return tried[value]
+    @cache
+    def run(engine: float, trainer: float) -> Mapping[str, Any]:
+        made = with_changes(told, shared(told, {"engine": 0.0, "trainer": 1.0}, trainer))
+        return metrics_of(_run(made, told.engine.slowdown * engine, told.workload.group_correlation))
 
-    def nearest() -> float:
-        return min(tried, key=lambda value: abs(tried[value]))
+    def factors(engine: float, trainer: float) -> tuple[float, float]:
+        """Those on both, where each has this power of what meets the step."""
+        found = _nearest(lambda x: run(x**engine, x**trainer)["step_s"], LOW, HIGH, step_s, 1.0)
+        return found**engine, found**trainer
 
-    a, b = math.log(low), math.log(high)
-    miss_a, miss_b = miss(a), miss(b)
-    while miss_a * miss_b < 0 and len(tried) < _MOST_RUNS and abs(tried[nearest()]) > _CLOSE * abs(wanted):
-        # where the line between the ends meets zero, but never nearer to an end than a hundredth of the way
-        share = min(0.99, max(0.01, miss_a / (miss_a - miss_b)))
-        middle = a + share * (b - a)
-        here = miss(middle)
-        if here * miss_b < 0:
-            a, miss_a, b, miss_b = b, miss_b, middle, here
-        else:
-            b, miss_b, miss_a = middle, here, miss_a / 2  # the end that stays counts half, so that both move
-    return nearest()
+    try:
+        plain = run(1.0, 1.0)
+        own = powers(told, plain["step_s"], plain["step_s"] * plain["trainer_idle_fraction"])
+        engine, trainer = factors(own["engine"], own["trainer"])
+        met = abs(run(engine, trainer)["step_s"] / step_s - 1.0) <= _MET
+        ends = [sorted((1.0, factors(*alone)[axis])) for axis, alone in enumerate(((1.0, 0.0), (0.0, 1.0)))]
+    except FleetsimError:  # the scenario gets stuck: it is another job's
+        return None
+    centre = told.engine.slowdown
+    on_engines = centre * ends[0][0], centre * ends[0][1]
+    found = LoggedSpeed(centre * engine, "step_s", step_s, None, on_engines, (trainer, ends[1][0], ends[1][1]))
+    return found if met else None
+
+
+def _nearest(at: Callable[[float], float], low: float, high: float, wanted: float, start: float) -> float:
+    """The value between `low` and `high` at which a monotone figure is nearest to the wanted one."""
+    tried = search(at, low, high, wanted, start)
+    return min(tried, key=lambda value: abs(tried[value] - wanted))
 
 
 def _run(scenario: Scenario, factor: float, alike: float) -> Records:
     steps = min(_STEPS, most_steps(scenario))
-    changes: dict[str, Any] = {"engine.slowdown": factor, CORRELATION: alike, "run.steps": steps}
+    changes: dict[str, Any] = {SLOWDOWN: factor, CORRELATION: alike, "run.steps": steps}
     for path in _BUDGETS:  # one that no run of so few steps uses up costs memory and says nothing
         changes[f"admission.{path}"] = min(getattr(scenario.admission, path), 4.0 * steps)
     return simulate(with_changes(scenario, changes))
@@ -302,7 +316,13 @@ def take_slowdown(draft: ScenarioDraft, observed: Observed) -> LoggedSpeed | Non
     if alike:
         draft.assume(CORRELATION, ALIKE, f"{ALIKE:g}, as in published runs")
     scenario = draft.scenario()
-    found = None if scenario.engine.kind == "constant" else logged_speed(scenario, observed, alike=alike)
+    if scenario.engine.kind == "constant":
+        return None
+    found = logged_speed(scenario, observed, alike=alike)
+    view = observed.trainer
+    modelled = "trainer.fixed_s" in scenario.assumed
+    if _figure(observed) is None and view.step_s and not (view.wait_s or view.train_s) and modelled:
+        found = shared_speed(scenario, view.step_s.value)
     if found is not None and found.alike is not None:
         draft.assumed = [line for line in draft.assumed if not line.startswith(CORRELATION)]
         draft.take(
@@ -310,4 +330,8 @@ def take_slowdown(draft: ScenarioDraft, observed: Observed) -> LoggedSpeed | Non
         )
     if found is not None:
         draft.take(path, float(f"{found.factor:.4g}"), found.text)
+    if found is not None and found.trainer is not None:
+        seconds = slower(scenario.trainer, found.trainer[0])
+        draft.take("trainer.fixed_s", seconds.pop("trainer.fixed_s"), found.text)
+        draft.changes |= seconds
     return found
