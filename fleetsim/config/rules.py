@@ -84,6 +84,19 @@ def _two_sides_fit(s: Sections) -> Iterator[Problem]:
         yield Problem(f"{path}.prefill_tp", apart.prefill_tp, rule, "leave it out, or use kind: roofline")
 
 
+def _the_host_keeps_a_cache(s: Sections) -> Iterator[Problem]:
+    e, size = s.engine, s.engine.kv_offloading_gib or s.engine.kv_offloading_ratio
+    for wrong, rule, remedy in (
+        (None not in (e.kv_offloading_gib, e.kv_offloading_ratio), "one size", "drop engine.kv_offloading_ratio"),
+        (e.kind != "roofline", f"kind {e.kind} does not say how large a block is", "use kind: roofline"),
+        (e.name == "tensorrt-llm", "of vLLM and SGLang only", "use engine.name: vllm or sglang"),
+        (not e.prefix_caching, "what comes back is found by the prefix cache", "use engine.prefix_caching: true"),
+        (e.disaggregation is not None, "of engines that compute their prompts themselves", "drop the disaggregation"),
+    ):
+        if size and wrong:
+            yield Problem("engine.kv_offloading_gib", size, rule, f"{remedy}, or leave it out")
+
+
 ENGINE_RULES: tuple[tuple[Callable[[Sections], Iterator[Problem]], tuple[str, ...]], ...] = (
     (
         _no_eviction_needs_a_cap,
@@ -92,6 +105,16 @@ ENGINE_RULES: tuple[tuple[Callable[[Sections], Iterator[Problem]], tuple[str, ..
     (_two_sides_fit, ("engine.kind", "engine.disaggregation", "engine.pp", "engine.dp")),
     (_drafts_have_a_cost, ("engine.kind", "engine.speculation")),
     (_adapters_have_a_cost, ("engine.kind", "engine.lora")),
+    (
+        _the_host_keeps_a_cache,
+        (
+            "engine.kv_offloading_gib",
+            "engine.kv_offloading_ratio",
+            "engine.kind",
+            "engine.name",
+            "engine.prefix_caching",
+        ),
+    ),
     (_ranks_make_whole_engines, ("engine.dp", "fleet.instances", "fleet.second", "run.events")),
 )
 
