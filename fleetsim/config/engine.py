@@ -167,15 +167,15 @@ class EngineConfig(ConfigSection):
     )
     kv_offloading_gib: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
         default=None,
-        description="GiB of host memory for copies of an instance's KV blocks, of all its GPUs together (vLLM: "
-        "kv_offloading_size; SGLang's hicache_size is GB of each GPU); null = none",
+        description="GiB of host memory for copies of an instance's KV blocks (vLLM: kv_offloading_size; SGLang: "
+        "hicache_size x tp, in GB)",
     )
     kv_offloading_ratio: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
-        default=None, description="the same in multiples of the KV cache (SGLang: hicache_ratio)"
+        default=None, description="the same over the KV cache (SGLang: hicache_ratio)"
     )
     host_link_gb_s: Rate | None = Field(
         default=None,
-        description="one GPU's way to host memory, one direction, as copies reach it, GB/s; null = that of engine.gpu",
+        description="a GPU's way to host memory, one direction, GB/s; null = that of engine.gpu",
     )
     enforce_eager: bool = Field(
         default=False,

@@ -174,7 +174,8 @@ def _gpus(draft: Draft) -> int:
     put_rows(draft, "engine")
     host = draft.maybe_number(_HOST, "inference.kv_cache_offload.cpu_bytes", most=1e15)
     gib = None if host is None else Read(host.key, host.value / 2**30, True)
-    draft.where_said("engine.kv_offloading_gib", gib, back=lambda want: {_HOST: int(want * 2**30)})
+    back = lambda want: None if want is None else {_HOST: int(want * 2**30)}  # noqa: E731
+    draft.where_said("engine.kv_offloading_gib", gib, back=back)
     vllm_drafts(draft, "inference.vllm.speculative_config.", "inference.vllm.speculative_config")
     return instances
 
