@@ -6,7 +6,9 @@ of a hundred tokens takes a second, and so does its context where it has to be c
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,10 +17,10 @@ from hypothesis import strategies as st
 
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.engine import EngineLimits, LinearStepTime, run_requests
-from fleetsim.engine.kernel import tables as t
-from fleetsim.errors import InputError
+from fleetsim.errors import InputError, StuckError
 from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of
+from fleetsim.sim.fleet import Fleet
 from fleetsim.sim.metrics import numbers_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
@@ -213,17 +215,26 @@ def test_what_a_host_cannot_hold_is_refused(changes: dict[str, Any], rule: str) 
     assert any(rule in p.rule and p.remedy for p in error.value.problems), error.value
 
 
-def test_a_run_ends_with_empty_engines() -> None:
-    """All blocks come back, also those of requests that were discarded while their copies were on their way."""
-    limits = EngineLimits(4, 64, 60, 4, host_blocks=200, load_block_s=0.05)
-    rng = np.random.default_rng(3)
-    n = 60
-    outputs = rng.integers(1, 120, n)
-    group = np.repeat(np.arange(n // 3), 3)
-    run = run_requests(
-        LinearStepTime(0.01, 0.0, 0.001), limits, np.repeat(rng.integers(1, 90, n // 3), 3), outputs,
-        arrival_s=np.sort(rng.uniform(0, 9, n)), group=group, prefix_caching=True,
-    )  # fmt: skip
-    assert (run.finish_s > 0).all()
-    assert run.preemptions.sum() > 0
-    assert t.VLLM == 0
+@settings(max_examples=60, deadline=None)
+@given(scenarios(), st.sampled_from([100, 400, 1 << 40]), st.sampled_from([0.0, 0.01, 0.3]), st.integers(0, 60))
+def test_blocks_come_back_whatever_happens_to_what_waits_for_the_host(
+    scenario: Any, host_blocks: int, load_block_s: float, room: int
+) -> None:
+    """Samples are discarded, moved, lost and computed again at syncs while copies are on their way to them."""
+    limits = EngineLimits(4, 256, 700 // 8 + room, 8, host_blocks=host_blocks, load_block_s=load_block_s)
+    held = with_changes(scenario, {"engine.kind": "roofline", "engine.name": "vllm", "engine.speculation": None})
+    fleets: list[Fleet] = []
+    begin = Fleet.__init__
+
+    def remembered(self: Fleet, *args: Any) -> None:
+        begin(self, *args)
+        fleets.append(self)
+
+    with mock.patch.object(Fleet, "__init__", remembered), contextlib.suppress(StuckError):
+        simulate(held, engine=(LinearStepTime(0.01, 0.0, 0.001), limits))
+    rows = fleets[0].world.instances
+    assert ((rows["free"] >= 0) & (rows["free"] <= limits.kv_blocks)).all()
+    empty = (rows["running"] == 0) & (rows["waiting"] == 0)
+    assert (rows["free"][empty] == limits.kv_blocks).all()
+    assert (rows["loading"][empty] == 0).all()
+    assert (rows["reserved"][empty] == 0).all()
