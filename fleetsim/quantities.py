@@ -147,11 +147,13 @@ preemptions_per_s prefix_hit finished_s aborted_share length_share dropped_share
 response_tokens.p99 mfu
 """
 WINDOW_METRICS: tuple[str, ...] = tuple(_IN_A_WINDOW.split())
-# Of runs of disaggregated engines alone, and of runs with evaluations alone.
-PREFILL_BUSY, EVALUATION_S = _read("""
+# Of runs of disaggregated engines alone, with evaluations alone, and of engines whose host keeps copies of KV blocks.
+PREFILL_BUSY, EVALUATION_S, CACHE_HIT, HOST_HIT = _read("""
 prefill_busy_fraction | prefill engines busy | share | | prefill busy | | seconds in which they compute prompts /
     seconds that they are up (engine.disaggregation)
 evaluation_s | an evaluation | seconds | less | | | mean of last answer - first request, of evaluations
+cache_hit | prompt tokens found in the KV cache | share | more | in cache | | found in the cache / prompt tokens
+host_hit | prompt tokens that came from the host | share | more | from host | | loaded from host memory / prompt tokens
 """)
 # Of runs with stations alone: whose workers, start-up or patience is limited (`sim/stations.py`).
 STATIONS: tuple[Quantity, ...] = tuple(
@@ -198,7 +200,8 @@ RARE_METRICS: tuple[str, ...] = tuple(m.name for m in (*STATIONS, *OF_JUDGES, *O
 # All that a run may have; those of stations and of spot machines only where there are any.
 RUN_METRICS: tuple[str, ...] = (*METRICS, *RARE_METRICS)
 _ALL: dict[str, Quantity] = {
-    m.name: m for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY, EVALUATION_S, *STATIONS, *OF_JUDGES, *OF_SPOT)
+    m.name: m
+    for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY, EVALUATION_S, CACHE_HIT, HOST_HIT, *STATIONS, *OF_JUDGES, *OF_SPOT)
 }
 
 # What a user pays for, in money, time or quality of training; the other metrics say where it comes from. Throughput of

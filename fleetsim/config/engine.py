@@ -165,6 +165,18 @@ class EngineConfig(ConfigSection):
         default=True,
         description="cached prompts are reused: by siblings, by all groups that share a system prompt, by later turns",
     )
+    kv_offloading_gib: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
+        default=None,
+        description="GiB of host memory for copies of an instance's KV blocks (vLLM: kv_offloading_size; SGLang: "
+        "hicache_size x tp, in GB)",
+    )
+    kv_offloading_ratio: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
+        default=None, description="the same over the KV cache (SGLang: hicache_ratio)"
+    )
+    host_link_gb_s: Rate | None = Field(
+        default=None,
+        description="a GPU's way to host memory, one direction, GB/s; null = that of engine.gpu",
+    )
     enforce_eager: bool = Field(
         default=False,
         description="without CUDA graphs (SGLang: disable_cuda_graph): an iteration takes no less than its launches",
@@ -184,6 +196,11 @@ class EngineConfig(ConfigSection):
     disaggregation: DisaggregationConfig | None = Field(
         default=None, description="prompts are computed by engines of their own; null = where tokens are decoded"
     )
+
+    @property
+    def offloads(self) -> bool:
+        """Whether host memory keeps copies of KV blocks."""
+        return bool(self.kv_offloading_gib or self.kv_offloading_ratio)
 
     @property
     def gpus(self) -> int:

@@ -77,6 +77,23 @@ def _adapters_have_a_cost(s: Sections) -> Iterator[Problem]:
         yield Problem("engine.lora", s.engine.lora.rank, rule, remedy)
 
 
+@rule_of(
+    ENGINE_RULES, "engine.kv_offloading_gib", "engine.kv_offloading_ratio", "engine.kind", "engine.name",
+    "engine.prefix_caching",
+)  # fmt: skip
+def _the_host_keeps_a_cache(s: Sections) -> Iterator[Problem]:
+    e, size = s.engine, s.engine.kv_offloading_gib or s.engine.kv_offloading_ratio
+    for wrong, rule, remedy in (
+        (None not in (e.kv_offloading_gib, e.kv_offloading_ratio), "one size", "drop engine.kv_offloading_ratio"),
+        (e.kind != "roofline", f"kind {e.kind} does not say how large a block is", "use kind: roofline"),
+        (e.name == "tensorrt-llm", "of vLLM and SGLang only", "use engine.name: vllm or sglang"),
+        (not e.prefix_caching, "what comes back is found by the prefix cache", "use engine.prefix_caching: true"),
+        (e.disaggregation is not None, "of engines that compute their prompts themselves", "drop the disaggregation"),
+    ):
+        if size and wrong:
+            yield Problem("engine.kv_offloading_gib", size, rule, f"{remedy}, or leave it out")
+
+
 @rule_of(ENGINE_RULES, "engine.dp", "fleet.instances", "fleet.second", "run.events")
 def _ranks_make_whole_engines(s: Sections) -> Iterator[Problem]:
     dp = s.engine.dp

@@ -26,7 +26,7 @@ def instance_rows(n: int, up: int, free: int, slow: Sequence[float], pool: int =
         rows[name] = -1
     rows["free"], rows["slow"], rows["accepting"], rows["kind"], rows["pool"] = free, 1.0, 1, IDLE, pool
     rows["slow"][: len(slow)] = slow
-    rows["ratio"], rows["growth"] = INIT_RATIO, WHOLE
+    rows["ratio"], rows["growth"], rows["host_epoch"] = INIT_RATIO, WHOLE, -1
     rows["accepting"][up:], rows["kind"][up:], rows["account"][up:] = 0, DOWN, ACC_OFF
     return rows
 

@@ -66,6 +66,11 @@ class GpuSpec(Struct, frozen=True):
             return PCIE_BYTES_S
         return _SHARED_NIC if self.pcie else _NICS.get(self.name.partition("-")[0], _USUAL_NIC)
 
+    @property
+    def host_bytes_s(self) -> float:
+        """To the host's memory, one direction, as large copies reach it."""
+        return _HOST_LINKS.get(self.name.partition("-")[0], _PCIE_4 if self.family in _ON_PCIE_4 else _PCIE_5)
+
     def flop_s(self, computes: str) -> float:
         """Dense peak of fp8 or fp4 where the GPU has it, else that of bf16: the weights are unpacked on the way."""
         peak = {"fp8": self.fp8_flop_s, "fp4": self.fp4_flop_s}.get(computes)
@@ -85,6 +90,14 @@ PCIE_BYTES_S = 16e9
 _USUAL_NIC, _SHARED_NIC = 50e9, 12.5e9
 _NICS = {"A100": 25e9, "A800": 25e9, "B300": 100e9, "GB300": 100e9}
 _BRIDGED = (2, 4)
+
+# Between GPU and host, one direction: PCIe 4.0 (32 GB/s) or 5.0 (64 GB/s) by the GPU's data sheet, or NVLink-C2C (450
+# GB/s, of which two GPUs of a GB200 or GB300 share one). Copies of 2 MB reach 50 of an H100's 64 GB/s (vLLM's blog on
+# its offloading connector, 8 January 2026, figures 3 and 4); that share is taken for all.
+_REACHED = 50 / 64
+_PCIE_4, _PCIE_5 = 32e9 * _REACHED, 64e9 * _REACHED
+_ON_PCIE_4 = ("ampere", "ada")
+_HOST_LINKS = {"GH200": 450e9 * _REACHED, "GB200": 225e9 * _REACHED, "GB300": 225e9 * _REACHED}
 
 # Visible memory: PyTorch's own "total capacity" and vLLM's "total_gpu_memory" lines; it varies by a few dozen MiB with
 # the driver. It is below the marketing capacity because ECC and the driver take their part first.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from msgspec import Struct
 
 from fleetsim.errors import InputError, Problem
@@ -21,6 +23,8 @@ class EngineLimits(Struct, frozen=True):
     TensorRT-LLM's max_num_tokens. no_evict: TensorRT-LLM's guaranteed_no_evict, else max_utilization. window_blocks:
     blocks that block_size tokens take in layers of which vLLM keeps the last window_tokens only (its hybrid KV cache
     manager), beside whole_blocks in the others; 0: all layers keep all tokens, and block_size tokens take one block.
+    host_blocks: blocks of which host memory keeps copies, of vLLM and SGLang with layers that keep all tokens;
+    load_block_s: seconds in which one of them comes back. Prefix caching finds them.
 
     Raises InputError when one is below 1, or when an iteration could not hold one token of every running request
     (vLLM refuses that too: `max_num_batched_tokens` must be at least `max_num_seqs`).
@@ -37,6 +41,8 @@ class EngineLimits(Struct, frozen=True):
     window_tokens: int = 0
     window_blocks: int = 0
     whole_blocks: int = 1
+    host_blocks: int = 0
+    load_block_s: float = 0.0
 
     def __post_init__(self) -> None:
         problems = [
@@ -56,6 +62,10 @@ class EngineLimits(Struct, frozen=True):
         if not keeps and self.whole_blocks != 1:
             rule = "1 where layers keep all tokens"
             problems.append(Problem("limits.whole_blocks", self.whole_blocks, rule, "leave it out"))
+        wrong = self.host_blocks < 0 or not 0 <= self.load_block_s < math.inf
+        if wrong or (self.host_blocks and (keeps or self.state_blocks or self.scheduler == "tensorrt-llm")):
+            rule = "0 but for vLLM and SGLang with layers that keep all tokens; load_block_s: finite seconds >= 0"
+            problems.append(Problem("limits.host_blocks", self.host_blocks, rule, "leave it out"))
         if self.scheduler not in SCHEDULERS:
             problems.append(
                 Problem("limits.scheduler", self.scheduler, f"one of {', '.join(SCHEDULERS)}", "name the engine")

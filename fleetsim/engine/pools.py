@@ -63,6 +63,7 @@ def pool_rows(pools: Sequence[EnginePool]) -> NDArray[Any]:
         row["window_pair_s"] = 0.0 if seen is None else seen.per_attn_pair_s / engines
         row["max_num_seqs"], row["max_tokens"] = limits.max_num_seqs, limits.max_num_batched_tokens
         row["kv_blocks"], row["decoders"], row["weight"] = limits.kv_blocks, engines, pool.weight
+        row["host_blocks"], row["load_block_s"] = limits.host_blocks, limits.load_block_s
     return rows
 
 

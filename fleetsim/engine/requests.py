@@ -158,6 +158,9 @@ def _problems(
                 "give the engine more KV blocks or cap the length: vLLM refuses such a max_model_len",
             )
         )
+    if limits.host_blocks and step_time.prefill is not None:
+        rule = "0 where prompts are computed by engines of their own"
+        problems.append(Problem("limits.host_blocks", limits.host_blocks, rule, "leave it out"))
     if not np.all(np.isfinite(arrival)) or np.any(arrival < 0):
         problems.append(Problem("arrival_s", arrival[:3].tolist(), "finite seconds >= 0", "let the times start at 0"))
     if instances < 1:

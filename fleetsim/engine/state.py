@@ -129,6 +129,7 @@ class World:
             **time_fields(step_time),
             **prefill_fields(prefill),
             n_pools=len(pools),
+            hosts=int(prefix_caching and any(pool.limits.host_blocks for pool in pools)),
             most_seqs=most,
             most_tokens=self.table_s.shape[1],
             redrafts=int(drafts.redrafts),
@@ -160,6 +161,7 @@ class World:
         self.owed = np.zeros(0, np.int32)
         self.log = np.zeros(0, LOG)
         self.reward_s = np.zeros(0)
+        self.loaded_s = np.zeros(0)
         self.tool_s = np.zeros(0)
         self.tool_tokens = np.zeros(0, np.int32)
         self.goals = np.zeros(0, np.int32)
@@ -235,11 +237,12 @@ class World:
         if used + n > len(self.samples):
             room = max(used + n, len(self.samples) * 3 // 2) if used else self._first(n)
             if self.get("caching"):
-                rows = room * (2 if self.get("turns") > 1 else 1) + 2 * len(self.instances)
+                rows = room * (2 if self.get("turns") > 1 or self.get("hosts") else 1) + 2 * len(self.instances)
                 rows *= 2 if self.get("prefills") else 1  # a prompt is known on both sides
                 self._lengthen("prefixes", rows)
                 self.set(cap_prefixes=rows)
             own = (*SAMPLE_TABLES, *(["visits"] if len(self.stations) else []))
+            own += ("loaded_s",) if self.get("hosts") else ()
             for name in (*own, "samples"):  # the one whose length is asked is the last to grow
                 self._lengthen(name, room)
         self.set(n_samples=used + n)

@@ -23,6 +23,7 @@ _AGENTS = re.compile(
     r"swe|terminal|search|wordle|tool|browse|deepdive|web|wiki|game|alphabet|harbor|sandbox|agent|bash"
 )
 _OFFLOAD, _FLIGHT = "optim_cpu_offload", "orchestrator.concurrency"
+_HOST = "inference.kv_cache_offload.cpu.num_bytes"
 
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
@@ -169,6 +170,10 @@ def _gpus(draft: Draft) -> int:
     if kind.value == "single_node":
         draft.could("fleet.instances", instances, lambda want: {ranks: instances})  # the servers of one node
     put_rows(draft, "engine")
+    host = draft.maybe_number(_HOST, "inference.kv_cache_offload.cpu_bytes", most=1e15)
+    gib = None if host is None else Read(host.key, host.value / 2**30, True)
+    back = lambda want: None if want is None else {_HOST: int(want * 2**30)}  # noqa: E731
+    draft.where_said("engine.kv_offloading_gib", gib, back=back)
     vllm_drafts(draft, "inference.vllm.speculative_config.", "inference.vllm.speculative_config")
     return instances
 

@@ -92,6 +92,7 @@ class JobFlags:
     tp: Annotated[int | None, said("tp")] = None
     dtype: Annotated[str | None, said("dtype")] = None
     kv_dtype: Annotated[str | None, said("kv_dtype")] = None
+    kv_offloading: Annotated[float | None, said("kv_offloading")] = None
     profile: Annotated[str | None, said("profile")] = None
     instance_tok_s: Annotated[float | None, said("instance_tok_s")] = None
     slowdown: Annotated[float | None, said("slowdown")] = None

@@ -22,13 +22,13 @@ class Options(TypedDict, total=False):
     (deviation / mean), group_size (samples per prompt), prompt_len (tokens). Tools and rewards: turns (or their law,
     "geometric:3"), tool_s (seconds of a call), tool_tokens, sandboxes, sandbox_start_s, sandbox_price (US dollars an
     hour), tool_timeout_s, reward_s (seconds), reward_workers. The engine: gpu, model, tp (GPUs per instance), dtype (of
-    the weights), kv_dtype (of the KV cache), profile (name or file), instance_tok_s (output tok/s of one instance),
-    slowdown (an iteration in the job / of the engine alone), instances (of the fleet). Trainer and sync: trainer_step_s
-    (seconds), trainer_gpus, trainer_point ([(GPUs, seconds), ...]), parallel_share, switch_s (seconds), max_staleness
-    (weight versions), sync_pause_s (seconds). Targets and prices: target_idle (0.05 = 5 %), headroom, worth (per cent
-    of cost for 1 % of step time), instance_price, trainer_price, spot_price (US dollars per GPU-hour), spot (share of
-    the instances on spot machines). The run: steps, replications, seed. run: a log, tracker, dump or Prometheus of a
-    run: what it showed is taken for the job, and what is said beside it wins.
+    the weights), kv_dtype (of the KV cache), kv_offloading (GiB of host memory), profile (name or file), instance_tok_s
+    (output tok/s of one instance), slowdown (an iteration in the job / of the engine alone), instances (of the fleet).
+    Trainer and sync: trainer_step_s (seconds), trainer_gpus, trainer_point ([(GPUs, seconds), ...]), parallel_share,
+    switch_s (seconds), max_staleness (weight versions), sync_pause_s (seconds). Targets and prices: target_idle (0.05 =
+    5 %), headroom, worth (per cent of cost for 1 % of step time), instance_price, trainer_price, spot_price (US dollars
+    per GPU-hour), spot (share of the instances on spot machines). The run: steps, replications, seed. run: a log,
+    tracker, dump or Prometheus of a run: what it showed is taken for the job, and what is said beside it wins.
     """
 
     batch: int
@@ -51,6 +51,7 @@ class Options(TypedDict, total=False):
     tp: int
     dtype: str
     kv_dtype: str
+    kv_offloading: float
     profile: str | os.PathLike[str]
     instance_tok_s: float
     slowdown: float

@@ -119,12 +119,14 @@ def _table() -> Iterator[JobSetting]:
 
     # The engine. A speed has one source, so a flag of one says which kind it is.
     model, tok_s = "Qwen/Qwen2.5-7B", "Output tok/s of one instance, as measured; prompts then take no time"
+    host = "GiB of host memory for an instance's KV blocks"
     profile = "A measured engine: a file, or a name of profile ls"
     yield JobSetting("gpu", "engine.gpu", "Rollout GPU: H100, H200, A100...", "H100", ENGINE, "H100", roofline)
     yield JobSetting("model", "engine.model", "Hugging Face id, or a config.json", model, ENGINE, model, roofline)
     yield JobSetting("tp", "engine.tp", "GPUs per instance", "the cheapest that fits", ENGINE, 1)
     yield JobSetting("dtype", "engine.dtype", "Weights: bfloat16, fp8, nvfp4, mxfp4, int4, auto", "auto", ENGINE, "fp8")
     yield JobSetting("kv_dtype", "engine.kv_dtype", "KV cache: bfloat16, fp8, auto", "auto", ENGINE, "fp8")
+    yield JobSetting("kv_offloading", "engine.kv_offloading_gib", host, "", ENGINE, 64)
     yield JobSetting("profile", "engine.profile", profile, "", ENGINE, "engine.profile.json", ("engine.kind=measured",))
     yield JobSetting("instance_tok_s", "engine.instance_tok_s", tok_s, "", ENGINE, 4000, ("engine.kind=constant",))
     slower = "Iteration time in the job / of the engine alone"

@@ -32,12 +32,13 @@ from fleetsim.records import replace
 from fleetsim.search.change import Typed
 from fleetsim.trainer.estimate import estimate_of
 
-ONE_MORE, CAP, NO_CAP, LOWER_CAP, HELD, WORKERS, LARGER_TRAINER, SMALLER_TRAINER, STALENESS, CADENCE, LENGTH = (
+ONE_MORE, CAP, NO_CAP, LOWER_CAP, HELD, HOST, WORKERS, LARGER_TRAINER, SMALLER_TRAINER, STALENESS, CADENCE, LENGTH = (
     "one_more_instance",
     "in_flight_cap",
     "no_in_flight_cap",
     "lower_in_flight_cap",
     "cap_that_the_cache_holds",
+    "host_cache",
     "workers",
     "larger_trainer",
     "smaller_trainer",
@@ -60,6 +61,8 @@ _MORE_IN_FLIGHT, _FEWER_IN_FLIGHT = 1.5, 0.5
 # Beyond their mean, so that samples that are long together find room.
 _ROOM = 1.1
 _TRAINER_GPUS = "trainer.gpus"
+# GiB of host memory for each GPU: half of the 2 TiB that usual servers of eight have.
+_HOST_GIB = 128
 # A new length cap cuts about this share of the samples.
 CUT_SHARE = 0.05
 # What is called a risk: this much older on average, in steps; this much more of the samples, or the long ones, lost.
@@ -109,6 +112,7 @@ def levers_of(
         found += _lower_cap(scenario)
     if preempted:
         found += _held(scenario)
+        found += _host(scenario)
     if full:
         found += _workers(scenario, full)
     if trainer and given is not None:
@@ -221,6 +225,21 @@ def _held(scenario: Scenario) -> Iterator[Lever]:
     if most >= scenario.workload.group_size:
         path = "fleet.max_in_flight_samples_per_instance"
         yield _pulled(scenario, HELD, f"at most {most:,} samples in flight per instance", {path: most})
+
+
+def _host(scenario: Scenario) -> Iterator[Lever]:
+    """Copies of KV blocks in the host's memory, where samples come back to caches that cannot hold them all."""
+    from fleetsim.sim.engines import engine_of
+
+    path, gib = "engine.kv_offloading_gib", _HOST_GIB * scenario.engine.gpus
+    if not scenario.workload.turns.several or scenario.engine.offloads:
+        return
+    try:
+        changed = with_changes(scenario, {path: gib})
+        engine_of(changed)
+    except InputError:  # an engine whose host cannot
+        return
+    yield Lever(HOST, f"{gib:,} GiB of host memory for an instance's KV cache", Typed({path: gib}), changed)
 
 
 def _workers(scenario: Scenario, full: Collection[str]) -> Iterator[Lever]:

@@ -10,7 +10,7 @@ from fleetsim.config.engine import EngineConfig
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.speculation import SpeculationConfig
 from fleetsim.engine.defaults import BLOCK_SIZE
-from fleetsim.engine.gpus import gpu_of
+from fleetsim.engine.gpus import gpu_of, gpu_spec
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.shape import ModelShape
@@ -73,7 +73,27 @@ def _one_engine(scenario: Scenario, engine: EngineConfig) -> Engine:
         from fleetsim.sim.speculation import with_speculation
 
         step_time, limits = with_speculation(engine, drafts, step_time, limits, profile_of(scenario))
-    return step_time, limits
+    return step_time, _with_host(engine, limits) if engine.offloads else limits
+
+
+def _with_host(engine: EngineConfig, limits: EngineLimits) -> EngineLimits:
+    """The limits of an engine whose host keeps copies of its blocks. Each GPU moves its own part over its own link."""
+    from fleetsim.engine.kv_memory import kv_bytes_per_token
+    from fleetsim.engine.layout import layout_of
+    from fleetsim.engine.model.precision import KV_BYTES
+
+    if limits.state_blocks or limits.window_blocks:
+        rule = f"of models whose layers keep all tokens: those of {engine.model} have states or windows"
+        size = engine.kv_offloading_gib or engine.kv_offloading_ratio
+        raise InputError([Problem("kv_offloading_gib", size, rule, "leave it out")])
+    gpu, shape = gpu_spec(gpu_of(engine)), model_shape(engine.model)
+    element = KV_BYTES[shape.cache_type(engine.kv_dtype)]
+    block = limits.block_size * kv_bytes_per_token(shape, layout_of(engine), element)
+    blocks = (engine.kv_offloading_ratio or 0.0) * limits.kv_blocks
+    if engine.kv_offloading_gib:
+        blocks = engine.kv_offloading_gib * 2**30 // (block * engine.tp)
+    link = gpu.host_bytes_s if engine.host_link_gb_s is None else engine.host_link_gb_s * 1e9
+    return replace(limits, host_blocks=int(blocks), load_block_s=block / engine.pp / link)
 
 
 def _engine_of(scenario: Scenario, engine: EngineConfig) -> Engine:

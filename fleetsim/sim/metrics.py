@@ -13,7 +13,7 @@ from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_FILTERED, G_OVERFLO
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, Problem
 from fleetsim.policies.samples import AGE_ACTIONS
-from fleetsim.quantities import EVALUATION_S, PREFILL_BUSY
+from fleetsim.quantities import CACHE_HIT, EVALUATION_S, HOST_HIT, PREFILL_BUSY
 from fleetsim.sim.binding import binding_of
 from fleetsim.sim.fleet_settings import lent_instances, paces
 from fleetsim.sim.judges import judge_metrics, judged_here, judges_gpus
@@ -54,7 +54,7 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
     step. kv_use: mean share of KV blocks in use on an instance that computes. trained_length_bias: mean length of
     trained samples / mean length of all samples sent in the window (below 1: long samples are lost). samples_lost:
     share of the samples that were generated for nothing, see `_samples_lost`. prefill_busy_fraction: of disaggregated
-    fleets.
+    fleets. cache_hit, host_hit: where the host keeps copies of KV blocks.
     stations: name -> see `station_metrics` and `judge_metrics`. spot: see `spot_metrics`.
     Raises InputError for a run that took no time.
     """
@@ -105,6 +105,7 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         "trained_length_bias": _length_bias(records, window),
         "samples_lost": _samples_lost(records, window),
         **_of_prefill(records, window),
+        **_of_host(records, window),
         **_of_evaluations(records, window),
         **({"spot": spot_metrics(records, window)} if has_spot(records.scenario) else {}),
         **({"stations": station_metrics(records, window) | judges} if len(records.stations) or judges else {}),
@@ -144,6 +145,16 @@ def _of_prefill(records: Records, window: StepWindow) -> dict[str, float]:
         return {}
     up = sum(window.total(f"{name}_s") for name in ("busy", "paused", "idle"))
     return {PREFILL_BUSY.name: window.total("prefill_busy_s") / (side.engines * up) if up > 0 else 0.0}
+
+
+def _of_host(records: Records, window: StepWindow) -> dict[str, float]:
+    """What comes back from the host, where it keeps copies of KV blocks."""
+    if not records.scenario.engine.offloads:
+        return {}
+    found, computed = window.total("hit_tokens"), window.total("prefilled_tokens")
+    host = window.total("host_tokens")
+    asked = max(1.0, found + computed)
+    return {CACHE_HIT.name: (found - host) / asked, HOST_HIT.name: host / asked}
 
 
 def _of_evaluations(records: Records, window: StepWindow) -> dict[str, float]:

@@ -54,6 +54,7 @@ STEP = np.dtype(
         ("evaluation_tokens", "i8"),  # of them, of evaluations that are over
         ("prefilled_tokens", "i8"),
         ("hit_tokens", "i8"),
+        ("host_tokens", "i8"),  # of them, from the host
         ("prefill_busy_s", "f8"),  # of the prefill engines, engine-seconds
         ("aborted_tokens", "i8"),
         ("lost_tokens", "i8"),

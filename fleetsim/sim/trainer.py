@@ -224,7 +224,7 @@ def totals(job: RunState) -> tuple[float, ...]:
         job.lent_s,
         *spot_seconds(job),
         float(_sum(fleet.world.instances["block_s"])),
-        *(get("generated"), job.evaluated_tokens, get("prefilled"), get("hit_tokens")),
+        *(get("generated"), job.evaluated_tokens, get("prefilled"), get("hit_tokens"), get("host_tokens")),
         fleet.prefill_busy_s(),
         *(get("aborted_tokens"), get("lost_tokens"), get("recomputed_tokens"), get("preemptions")),
     )

@@ -44,6 +44,7 @@ EXAMPLES: dict[str, Any] = {
     "tp": 2,
     "dtype": "fp8",
     "kv_dtype": "fp8",
+    "kv_offloading": 32.0,
     "instance_tok_s": 3500.0,
     "slowdown": 1.2,
     "instances": 5,

@@ -30,6 +30,7 @@ class Request:
     arrival: float
     group: int | None
     generated: int = 0
+    given: int = 0  # tokens when its prompt was last computed
     computed: int = 0
     own: int = 0  # blocks that only this request holds
     shares: bool = False  # reads its group's prompt blocks
@@ -38,6 +39,8 @@ class Request:
     finish: float | None = None
     preemptions: int = 0
     prefilling: bool = False
+    begun: bool = False  # in this iteration, with what came from the host
+    loaded: float | None = None  # when what it waits for has come from the host
     brought: bool = False  # its prompt was computed elsewhere and has arrived
     prefill: int | None = None  # the prefill engine that computes it
 
@@ -94,6 +97,12 @@ class Engine:
     held_until: float = -math.inf
     log: list[Step] | None = None
     phase: Fraction = Fraction(0)  # what decodes have grown by beyond whole tokens
+    host: dict[tuple[str, int, int], None] = field(default_factory=dict)  # blocks that nobody runs with, oldest first
+    link: float = 0.0  # when the link to the host is free
+    idle: bool = False  # nothing runs, something comes from the host
+    load_s: float = 0.0  # SGLang: of the loads of this iteration
+    recomputed: int = 0  # tokens
+    from_host: int = 0  # blocks
 
     def __post_init__(self) -> None:
         self.free = self.limits.kv_blocks
@@ -188,17 +197,78 @@ class Engine:
         gone = self.taken - prefix.taken_when_freed > prefix.free_when_freed
         return (0, False) if gone else (n, False)
 
-    def release(self, r: Request) -> None:
+    def release(self, r: Request, known: int | None = None) -> None:
+        self.trim()
         self.free += r.own + self.limits.state_blocks
         r.own = 0
+        known = r.computed if known is None else min(known, r.computed)
+        self.copy([("own", r.id, j) for j in range(self.shareable(r), known // self.limits.block_size)])
         if r.shares:
             prefix = self.prefixes[r.group]
             prefix.readers -= 1
             if prefix.readers == 0:
                 prefix.taken_when_freed, prefix.free_when_freed = self.taken, self.free
                 self.free += prefix.blocks
+                self.copy([("group", r.group, j) for j in range(self.shareable(r))])
         r.shares = False
         r.computed = 0
+
+    # The host's copies, block by block.
+
+    def trim(self) -> None:
+        """The host holds what runs and, of the rest, what was read or written last."""
+        room = max(0, self.limits.host_blocks - (self.limits.kv_blocks - self.free))
+        while len(self.host) > room:
+            del self.host[next(iter(self.host))]
+
+    def copy(self, keys: list[tuple[str, int, int]]) -> None:
+        """Blocks that nobody runs with any more are the newest, the first of them last."""
+        if self.caching and self.limits.host_blocks:
+            for key in reversed(keys):
+                self.host.pop(key, None)
+                self.host[key] = None
+            self.trim()
+
+    def runs(self, r: Request) -> None:
+        """Its blocks are no longer of those that nobody runs with."""
+        keys = [key for key in self.host if key[:2] == ("own", r.id) or (r.shares and key[:2] == ("group", r.group))]
+        for key in keys:
+            del self.host[key]
+
+    def behind(self, r: Request, found: int) -> int:
+        """Blocks on the host behind those found in the cache."""
+        self.trim()
+        at, n = found, self.shareable(r)
+        while at < n and ("group", r.group, at) in self.host:
+            at += 1
+        while n <= at < (r.context - 1) // self.limits.block_size and ("own", r.id, at) in self.host:
+            at += 1
+        return at - found
+
+    def coming(self) -> list[float]:
+        """When what waiting requests hold has come from the host."""
+        return [r.loaded for r in self.waiting if r.loaded is not None]
+
+    def lacks(self, r: Request) -> int:
+        return self.blocks(r.context) - self.blocks(r.computed)
+
+    def load(self, r: Request, found: int, read: bool, n: int) -> None:
+        """n blocks behind those that were found come from the host."""
+        if found:
+            if not read:
+                self.take(self.units(found))
+            self.prefixes[r.group].readers += 1
+            r.shares = True
+        self.take(n)
+        r.own += n
+        r.computed = (found + n) * self.limits.block_size
+        self.from_host += n
+        if not r.shares and self.shareable(r) <= found + n:
+            self.publish(r)
+        self.runs(r)
+        self.link = max(self.link, self.now) + n * self.limits.load_block_s
+        self.load_s += n * self.limits.load_block_s
+        r.loaded = self.link
 
     def publish(self, r: Request) -> None:
         """All prompt blocks are allocated: siblings may read them."""
@@ -209,6 +279,7 @@ class Engine:
                 self.prefixes[r.group] = Prefix(self.units(n), readers=1)
                 r.own -= self.units(n)
                 r.shares = True
+                self.runs(r)
 
     def grow(self, r: Request, tokens: int) -> None:
         need = self.growth_blocks(r, tokens)
@@ -220,7 +291,7 @@ class Engine:
         return rest if rest <= budget else budget // self.limits.chunk_unit * self.limits.chunk_unit
 
     def is_decode(self, r: Request) -> bool:
-        return r.generated > 0 and r.context - r.computed == 1
+        return r.generated > 0 and r.context - r.computed == 1 and not r.begun
 
     def serve_running(self, scheduled: list[tuple[Request, int]]) -> int:
         """Running requests in order, the last ones preempted where blocks are missing; returns how many were."""
@@ -263,7 +334,7 @@ class Engine:
             left = budget - len(decodes) * (1 + k)
             tokens |= {r: self.cut(r.context - r.computed, left) for r in self.running if r not in tokens}
             need = sum(self.growth_blocks(r, n) for r, n in tokens.items())
-            if need <= self.free or len(self.running) <= 1:
+            if need <= self.free or len(self.running) <= (0 if self.coming() else 1):
                 break
             victim = self.running.pop()
             self.release(victim)
@@ -279,19 +350,25 @@ class Engine:
         return preempted
 
     def begin(self, r: Request, budget: int, found: int, read: bool) -> int:
-        """A waiting request starts running; returns its first chunk."""
+        """A waiting request starts running; returns its first chunk. What came from the host it holds already."""
         self.waiting.remove(r)
         self.running.append(r)
-        r.prefilling = True
+        r.prefilling, r.begun = True, r.loaded is not None
         if r.start is None:
             r.start = self.now
         self.take(self.limits.state_blocks)
-        r.computed = found * self.limits.block_size
-        if found:
-            if not read:
-                self.take(self.units(found))
-            self.prefixes[r.group].readers += 1
-            r.shares = True
+        if r.loaded is None:
+            r.computed = found * self.limits.block_size
+            if found:
+                if not read:
+                    self.take(self.units(found))
+                self.prefixes[r.group].readers += 1
+                r.shares = True
+            self.runs(r)
+        r.loaded = None
+        if r.preemptions:
+            self.recomputed += r.context - r.computed
+        r.given = r.context
         tokens = self.cut(r.context - r.computed, budget)
         self.grow(r, tokens)
         return tokens
@@ -300,20 +377,35 @@ class Engine:
         """Waiting requests, first in first out; returns cached tokens and requests admitted."""
         budget = self.left_of(scheduled)
         hit = admitted = 0
-        while self.waiting and budget > 0 and len(self.running) < self.limits.max_num_seqs:
-            r = self.waiting[0]
-            if r.brought:
+        full = False
+        for r in list(self.waiting):
+            if budget == 0 or len(self.running) >= self.limits.max_num_seqs or r.brought:
                 break
-            found, read = self.cached(r)
-            if self.blocks(r.context) - (self.units(found) if read else 0) + self.limits.state_blocks > self.free:
-                break
+            coming = r.loaded is not None
+            if (coming and r.loaded > self.now + TOLERANCE * (1 + self.now)) or (full and not coming):
+                continue
+            found, read = (0, False) if coming else self.cached(r)
+            need = self.blocks(r.context) - (self.units(found) if read else 0) + self.limits.state_blocks
+            if coming:
+                need = self.lacks(r)
+            else:
+                need += sum(self.lacks(other) for other in self.waiting if other.loaded is not None)
+            if need > self.free:
+                full = True
+                continue
+            n = 0 if coming else self.behind(r, found)
+            if n:
+                self.load(r, found, read, n)
+                if r.loaded > self.now + TOLERANCE * (1 + self.now):
+                    continue
             admitted += 1
             hit += found * self.limits.block_size
             tokens = self.begin(r, budget, found, read)
             scheduled.append((r, tokens))
             budget -= tokens
-            if r.computed + tokens == r.context:
-                self.prompt_scheduled(r)
+            if r.computed + tokens < r.context:
+                break
+            self.prompt_scheduled(r)
         return hit, admitted
 
     def left_of(self, scheduled: list[tuple[Request, int]]) -> int:
@@ -337,8 +429,12 @@ class Engine:
         scheduled: list[tuple[Request, int]] = []
         hit = admitted = 0
         preempted = self.serve_running(scheduled)
-        if not preempted:
+        if not preempted or not self.running:
             hit, admitted = self.admit(scheduled)
+        self.idle = bool(self.coming()) and not scheduled
+        if self.idle:
+            self.now = min(s for s in self.coming() if s > self.now)
+            return []
         return self.run(scheduled, hit, admitted, preempted)
 
     def run(self, scheduled: list[tuple[Request, int]], hit: int, admitted: int, preempted: int) -> list[Request]:
@@ -368,12 +464,15 @@ class Engine:
         if decodes:
             whole = self.phase + self.length(len(decodes))
             self.phase = whole - math.floor(whole)
+        dt, self.load_s = (max(dt, self.load_s), 0.0) if self.limits.scheduler == "sglang" else (dt, 0.0)
         self.now += dt
         self.busy += dt
         kv, before = sum(r.computed for r in decodes), sum(r.computed for r, _ in prefills)
         running, blocks = len(self.running), self.limits.kv_blocks - self.free
         made = 0
         finished = []
+        for r in self.running:
+            r.begun = False
         over: dict[Request, int] = {}  # tokens past its end, which are thrown away
         for r, tokens in scheduled:
             if r in decodes:
@@ -410,6 +509,9 @@ class Engine:
         finished = decoded + [r for r in finished if r not in decodes]
         for r in finished:
             self.running.remove(r)
+            if self.limits.host_blocks:  # what was drafted past the end is in nobody's way
+                past = self.blocks(r.computed + over.get(r, 0)) - self.blocks(r.computed)
+                self.free, r.own = self.free + past, r.own - past
             self.release(r)
             self.left()
         if self.log is not None:
@@ -499,6 +601,8 @@ def run_reference(
             load[i] += 1
             if not engines[i].running and not engines[i].waiting:
                 ready[i] = max(ready[i], r.arrival)
+            elif engines[i].idle:
+                ready[i] = r.arrival
             engines[i].waiting.append(r)
         for i in range(instances):
             engine = engines[i]

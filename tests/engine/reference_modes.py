@@ -46,6 +46,7 @@ class SglangEngine(Engine):
             prefix.readers += 1
             r.own -= n
             r.shares = True
+            self.runs(r)
         self.publish(r)
 
     def left(self) -> None:
@@ -79,8 +80,11 @@ class SglangEngine(Engine):
             if rest + self.expected(r) + size >= room and self.running:
                 self.full = True
                 break
-            if self.cut(rest, budget) == 0:
+            n = self.behind(r, found)
+            if self.cut(rest - n * size, budget) == 0:
                 break
+            if n:
+                self.load(r, found, read, n)
             tokens = self.begin(r, budget, found, read)
             batch.append((r, tokens))
             budget -= tokens
@@ -99,7 +103,7 @@ class SglangEngine(Engine):
             victim = order[-1]
             self.decoding.remove(victim)
             self.running.remove(victim)
-            self.release(victim)
+            self.release(victim, victim.given)
             victim.preemptions += 1
             self.waiting.append(victim)
             if self.needed() <= self.free:

@@ -83,6 +83,25 @@ def prefill_sides(draw: st.DrawFn, limits: EngineLimits, longest: int, window: A
 
 
 @st.composite
+def hosted(draw: st.DrawFn) -> dict:
+    """Engines with little room whose host holds copies; their link is slow, so that several wait for it."""
+    case = draw(cases())
+    n, size = len(case["prompt"]), draw(st.sampled_from([1, 4, 16]))
+    longest = max(p + o - 1 for p, o in zip(case["prompt"], case["output"], strict=True))
+    seqs = draw(st.integers(1, 6))
+    limits = EngineLimits(
+        seqs, draw(st.integers(seqs, 200)), -(-longest // size) + draw(st.integers(0, 30)), size,
+        max_output_tokens=max(case["output"]) + draw(st.sampled_from([0, 500])),
+        scheduler=draw(st.sampled_from(["vllm", "vllm", "sglang"])),
+        host_blocks=draw(st.sampled_from([20, 60, 200, 1 << 40])),
+        load_block_s=draw(st.sampled_from([0.0, 1e-4, 0.004, 0.03, 0.2])),
+    )  # fmt: skip
+    step_time = replace(case["step_time"], prefill=None, engines=1)
+    group = case["group"] if case["group"] is not None else list(range(n))
+    return case | {"limits": limits, "step_time": step_time, "group": group, "caching": True}
+
+
+@st.composite
 def cases(draw: st.DrawFn, kept: bool = False) -> dict:
     """kept: by an engine that keeps a window of some layers only, with little room beside."""
     n = draw(st.integers(1, 24))
@@ -165,6 +184,12 @@ def check(case: dict) -> int:
 @settings(max_examples=int(os.environ.get("FLEETSIM_EXAMPLES", "150")), deadline=None)
 @given(cases())
 def test_jump_equals_loop(case: dict) -> None:
+    check(case)
+
+
+@settings(max_examples=int(os.environ.get("FLEETSIM_EXAMPLES", "150")), deadline=None)
+@given(hosted())
+def test_jump_equals_loop_where_the_host_holds_copies(case: dict) -> None:
     check(case)
 
 

@@ -23,7 +23,7 @@ from fleetsim.job.words import BINDINGS, lost_words
 from fleetsim.records import replace
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.change import Typed
-from fleetsim.search.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS, levers_of, share_above
+from fleetsim.search.levers import CADENCE, CAP, HOST, LENGTH, NO_CAP, ONE_MORE, STALENESS, levers_of, share_above
 from fleetsim.search.moves import alternatives_of
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.workload.lengths import quantile_length
@@ -48,6 +48,22 @@ def changed(scenario: Scenario | None, path: str) -> Any:
     for key in path.split("."):
         value = getattr(value, key)
     return value
+
+
+def test_host_memory_is_offered_where_samples_come_back_to_caches_that_are_too_small() -> None:
+    agents = {"engine__kind": "roofline", "workload__turns__count": 4}
+    for changes, preempted, gib in (
+        (agents, True, 128),
+        (agents | {"engine__tp": 2}, True, 256),
+        (agents, False, None),
+        ({"engine__kind": "roofline"}, True, None),  # nothing comes back
+        (agents | {"engine__kv_offloading_gib": 64}, True, None),
+        (agents | {"engine__model": "openai/gpt-oss-20b"}, True, None),  # no host keeps its windows
+        (agents | {"engine__name": "tensorrt-llm"}, True, None),
+    ):
+        s = job(**changes)
+        found = {x.name: x.scenario for x in levers_of(s, s, "", preempted=preempted)}.get(HOST)
+        assert (None if found is None else found.engine.kv_offloading_gib) == gib, changes
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,16 @@ import math
 from fleetsim.engine.kernel.addresses import fleet_at, float_at, instance_at, int64_at, line_at, pool_at, sample_at
 from fleetsim.engine.kernel.blocks import context, hold_found, take, units, units_of
 from fleetsim.engine.kernel.growth import decode_tokens, iterations_for, set_growth, tokens_held
-from fleetsim.engine.kernel.instance import account, blocks_now, elapsed, iterations_that_fit, set_next
+from fleetsim.engine.kernel.instance import (
+    account,
+    blocks_now,
+    elapsed,
+    iterations_that_fit,
+    iterations_until,
+    set_next,
+)
 from fleetsim.engine.kernel.jit import compiled
+from fleetsim.engine.kernel.loads import end_load, next_load
 from fleetsim.engine.kernel.members import begin_to_run, ends_of, evict
 from fleetsim.engine.kernel.tables import ACC_BUSY, ACC_IDLE, FRACTION, IDLE, JUMP, STEP
 from fleetsim.engine.kernel.windows import crossings_of, prompts_in_window, see_prompt
@@ -65,8 +73,10 @@ def make_room(fleet: int, i: int) -> tuple[int, int, int, bool]:
     preempted = False
     chunk, need_partial = partial_step(fleet, i, pool_at(w.pools, instance.pool).max_tokens - decode_tokens(fleet, i))
     need = blocks_now(fleet, i)
-    # Of one request alone only drafts past its end may not fit: they are thrown away.
-    while need + need_partial > instance.free and instance.running > 1:
+    # Of one request alone only drafts past its end may not fit: they are thrown away. Beside others that wait with what
+    # came from the host, it may be in want of their blocks: then it goes, too.
+    least = 0 if w.hosts == 1 and instance.loading > 0 else 1
+    while need + need_partial > instance.free and instance.running > least:
         victim = instance.tail
         sample_at(w.samples, victim).preemptions += 1
         instance.preemptions += 1
@@ -91,7 +101,11 @@ def start(fleet: int, i: int, s: int, t: float, chunk: int, found: int, unread: 
     begin_to_run(fleet, i, s)
     if S.start_s < 0.0:
         S.start_s = t
-    hold_found(fleet, i, s)
+    if w.hosts == 1 and S.computed > 0:
+        end_load(fleet, i, s)
+    else:
+        hold_found(fleet, i, s)
+    S.given = length
     hit = found * size
     take(fleet, i, unread + units_of(fleet, hit + chunk) - units(fleet, found) + w.state_blocks)
     if S.redo == 1:
@@ -184,6 +198,9 @@ def run_step(fleet: int, i: int, t: float, decodes: int, prefill: int, pairs: fl
     instance.kind = STEP
     instance.k = 1 if decodes > 0 else 0
     instance.first_s = dt * instance.slow
+    if w.hosts == 1:
+        instance.first_s = max(instance.first_s, instance.load_s)
+        instance.load_s = 0.0
     instance.slope_s = 0.0
     instance.prefilled += prefill
     if instance.account != ACC_BUSY:
@@ -201,7 +218,7 @@ def run_decodes(fleet: int, i: int, t: float, once: bool) -> None:
         instance.kind = IDLE
         if instance.account != ACC_IDLE:
             account(fleet, i, ACC_IDLE, t)
-        set_next(fleet, i, math.inf)
+        set_next(fleet, i, next_load(fleet, i) if w.hosts == 1 else math.inf)
         return
     tokens, drafts_s, kv_token_s, held = decode_load(fleet, i, b)
     most = iterations_for(fleet, i, (int64_at(ends_of(fleet, i), 0) >> 32) - instance.count)
@@ -218,6 +235,8 @@ def run_decodes(fleet: int, i: int, t: float, once: bool) -> None:
     instance.k = 1 if once else iterations_that_fit(fleet, i, most)
     instance.first_s = (first_s + drafts_s) * instance.slow
     instance.slope_s = slope_s * instance.slow
+    if w.hosts == 1 and instance.loading > 0:
+        instance.k = max(1, iterations_until(fleet, i, next_load(fleet, i)))
     if instance.account != ACC_BUSY:
         account(fleet, i, ACC_BUSY, t)
     set_next(fleet, i, t + elapsed(fleet, i, instance.k))

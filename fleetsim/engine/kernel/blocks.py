@@ -10,6 +10,7 @@ in which they were freed, so it is gone once as many blocks have been taken as s
 from __future__ import annotations
 
 from fleetsim.engine.kernel.addresses import fleet_at, group_at, instance_at, prefix_at, sample_at
+from fleetsim.engine.kernel.host import make_room_on_host, put, take_out
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.tables import TENSORRT
 
@@ -180,8 +181,19 @@ def rewrite(fleet: int, i: int, p: int) -> None:
     """A row that nobody reads is written anew by its first reader of today."""
     w = fleet_at(fleet, 0)
     row = prefix_at(w.prefixes, p)
+    if w.hosts == 1:
+        take_out(fleet, i, p)
     row.holders = 1
     row.epoch = instance_at(w.instances, i).epoch
+
+
+@compiled
+def read(fleet: int, i: int, p: int) -> None:
+    """One reader more."""
+    w = fleet_at(fleet, 0)
+    if w.hosts == 1:
+        take_out(fleet, i, p)
+    prefix_at(w.prefixes, p).holders += 1
 
 
 @compiled
@@ -208,17 +220,19 @@ def hold_found(fleet: int, i: int, s: int) -> None:
     S = sample_at(w.samples, s)
     if w.caching == 0:
         return
+    if w.hosts == 1 and S.turn_cache >= 0 and prefix_at(w.prefixes, S.turn_cache).instance == i:
+        take_out(fleet, i, S.turn_cache)
     if system_part(fleet, s) > 0:
         p = instance_at(w.instances, i).system
         if not alive(fleet, i, p):
             return
         S.system = p
-        prefix_at(w.prefixes, p).holders += 1
+        read(fleet, i, p)
     if group_part(fleet, s) > 0:
         p = group_prefix(fleet, i, s)
         if p >= 0:
             S.shared = p
-            prefix_at(w.prefixes, p).holders += 1
+            read(fleet, i, p)
 
 
 @compiled
@@ -266,6 +280,20 @@ def let_go(fleet: int, i: int, p: int) -> None:
     if row.holders == 0:
         row.evicted_at = instance_at(w.instances, i).taken + instance_at(w.instances, i).free
         instance_at(w.instances, i).free += row.units
+        if w.hosts == 1 and row.epoch == instance_at(w.instances, i).epoch:
+            put(fleet, i, p, row.blocks)
+
+
+@compiled
+def own_row(fleet: int, i: int, s: int) -> int:
+    """The row of the request's own blocks on instance i, fresh where it has none there; -1: the table is full."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    if S.turn_cache < 0 or prefix_at(w.prefixes, S.turn_cache).instance != i:
+        S.turn_cache = new_prefix(fleet, i, 0, 0)
+        if S.turn_cache >= 0:
+            prefix_at(w.prefixes, S.turn_cache).holders = 0
+    return S.turn_cache
 
 
 @compiled
@@ -279,12 +307,9 @@ def remember_turn(fleet: int, i: int, s: int) -> None:
         return
     S = sample_at(w.samples, s)
     full = S.computed // w.block_size - elsewhere(fleet, s)[0]
-    if S.turn_cache < 0 or prefix_at(w.prefixes, S.turn_cache).instance != i:
-        S.turn_cache = new_prefix(fleet, i, full, full)
-        if S.turn_cache < 0:
-            return
+    if own_row(fleet, i, s) < 0:
+        return
     row = prefix_at(w.prefixes, S.turn_cache)
-    row.holders = 0
     row.blocks = full
     row.epoch = instance_at(w.instances, i).epoch
     row.evicted_at = instance_at(w.instances, i).taken + instance_at(w.instances, i).free
@@ -293,10 +318,21 @@ def remember_turn(fleet: int, i: int, s: int) -> None:
 @compiled
 def give_back(fleet: int, i: int, s: int) -> None:
     """All blocks of a request are freed."""
+    give_up(fleet, i, s, sample_at(fleet_at(fleet, 0).samples, s).computed)
+
+
+@compiled
+def give_up(fleet: int, i: int, s: int, known: int) -> None:
+    """The same, where `known` of its tokens are in the engine's tree: of these the host has a copy."""
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
     own = units_of(fleet, S.computed) - elsewhere(fleet, s)[1]
+    if w.hosts == 1:
+        make_room_on_host(fleet, i)  # before its copy of what runs becomes less
     instance_at(w.instances, i).free += own + w.state_blocks
+    if w.hosts == 1:
+        shared = system_part(fleet, s) + group_part(fleet, s)
+        put(fleet, i, own_row(fleet, i, s), min(known, S.computed) // w.block_size - shared)
     if S.shared >= 0:
         let_go(fleet, i, S.shared)
         S.shared = -1

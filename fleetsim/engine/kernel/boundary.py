@@ -23,6 +23,7 @@ from fleetsim.engine.kernel.blocks import give_back
 from fleetsim.engine.kernel.dispatch import enqueue
 from fleetsim.engine.kernel.instance import account, cut, set_next
 from fleetsim.engine.kernel.jit import compiled
+from fleetsim.engine.kernel.loads import end_load
 from fleetsim.engine.kernel.members import evict, leave_decodes, show_load, unlink, unwait
 from fleetsim.engine.kernel.prefill import next_prefilling, prefill_row, withdraw
 from fleetsim.engine.kernel.stations import let_go
@@ -53,6 +54,14 @@ from fleetsim.engine.kernel.tables import (
 
 
 @compiled
+def drop_load(fleet: int, i: int, s: int) -> None:
+    """A waiting request gives back what has come for it from the host, if anything has."""
+    if sample_at(fleet_at(fleet, 0).samples, s).computed > 0:
+        end_load(fleet, i, s)
+        give_back(fleet, i, s)
+
+
+@compiled
 def remove(fleet: int, i: int, s: int) -> None:
     """Takes a request out of the instance, wherever it stands."""
     w = fleet_at(fleet, 0)
@@ -66,6 +75,7 @@ def remove(fleet: int, i: int, s: int) -> None:
         give_back(fleet, i, s)
     else:
         unwait(fleet, i, s)
+        drop_load(fleet, i, s)
     w.in_flight -= 1
     instance_at(w.instances, i).load -= 1
 
@@ -113,6 +123,10 @@ def discard_here(fleet: int, i: int, t: float) -> None:
 def recompute_here(fleet: int, i: int) -> None:
     """Every running request loses its cache, keeps its tokens, and prefills again in its old order."""
     w = fleet_at(fleet, 0)
+    s = instance_at(w.instances, i).wait_head
+    while instance_at(w.instances, i).loading > 0:
+        drop_load(fleet, i, s)
+        s = sample_at(w.samples, s).next
     instance_at(w.instances, i).heap_n = 0  # all of them leave it: none has to be looked for
     while instance_at(w.instances, i).tail >= 0:
         evict(fleet, i, instance_at(w.instances, i).tail)
@@ -272,6 +286,7 @@ def at_boundary(fleet: int, i: int, t: float) -> None:
         return
     if todo & DO_RECOMPUTE:
         recompute_here(fleet, i)
+        instance.epoch += w.hosts  # nor may the host give it back to them
     if todo & DO_MOVE:
         move_here(fleet, i, t)
     if instance.hold_until > t:

@@ -240,6 +240,7 @@ def add_up(fleet: int, t: float) -> None:
     w.waiting = 0
     w.prefilled = 0
     w.hit_tokens = 0
+    w.host_tokens = 0
     w.kv_sum = 0
     w.generated = 0
     w.preemptions = 0
@@ -249,6 +250,7 @@ def add_up(fleet: int, t: float) -> None:
         w.waiting += instance.waiting
         w.prefilled += instance.prefilled
         w.hit_tokens += instance.hit_tokens
+        w.host_tokens += instance.host_tokens
         if i < w.n_instances:
             w.up += instance.account != ACC_OFF
             w.kv_sum += instance.kv_sum

@@ -73,7 +73,9 @@ def await_engine(fleet: int, row: int, s: int, t: float) -> None:
     wait_back(fleet, row, s)
     if engine.kind == IDLE:
         mark(fleet, row, t)
-    elif engine.waiting == 1 and engine.running < pool_at(w.pools, engine.pool).max_num_seqs:
+        return
+    before = engine.loading if w.hosts == 1 else 0  # what these wait for holds up nobody
+    if engine.waiting == 1 + before and engine.running < pool_at(w.pools, engine.pool).max_num_seqs:
         cut(fleet, row, t)  # behind a head that does not fit nothing can start: no need to look
 
 

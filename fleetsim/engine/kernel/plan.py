@@ -11,6 +11,7 @@ from fleetsim.engine.kernel.blocks import blocks, context, hold_found, look_up, 
 from fleetsim.engine.kernel.growth import decode_tokens
 from fleetsim.engine.kernel.instance import blocks_now
 from fleetsim.engine.kernel.jit import compiled
+from fleetsim.engine.kernel.loads import begin_load, behind, under_way
 from fleetsim.engine.kernel.members import begin_to_run, join_decodes
 from fleetsim.engine.kernel.prompts import plan_prompts
 from fleetsim.engine.kernel.sglang import plan_sglang
@@ -36,14 +37,39 @@ def plan_vllm(fleet: int, i: int) -> None:
         publish(fleet, i, p)
     budget = pool.max_tokens - decode_tokens(fleet, i) - chunk
     take(fleet, i, need)  # the decodes are served first
-    while not preempted and budget > 0 and instance.waiting > 0 and instance.running < pool.max_num_seqs:
-        s = instance.wait_head
-        if sample_at(w.samples, s).side == BROUGHT:
+    s = -1 if preempted and instance.running > 0 else instance.wait_head
+    full = False
+    left = instance.loading if w.hosts == 1 else 0
+    while s >= 0 and budget > 0 and instance.running < pool.max_num_seqs and not (full and left == 0):
+        S = sample_at(w.samples, s)
+        following = S.next
+        if S.side == BROUGHT:
             break
+        comes = w.hosts == 1 and S.computed > 0
+        if comes:
+            left -= 1
+            if under_way(fleet, i, s):
+                s = following
+                continue
+        elif full:
+            s = following
+            continue
         length = context(fleet, s)
-        found, unread = look_up(fleet, i, s)
-        if units_of(fleet, length) - units(fleet, found) + unread + w.state_blocks > instance.free:
-            break
+        found, unread = (S.computed // size, 0) if comes else look_up(fleet, i, s)
+        more = units_of(fleet, length) - units(fleet, found) + unread + w.state_blocks
+        if w.hosts == 1 and not comes:
+            more += instance.reserved
+        if more > instance.free:
+            full = True  # what comes from the host holds blocks: it may start all the same
+            s = following
+            continue
+        n = behind(fleet, i, s, found) if w.hosts == 1 and not comes else 0
+        if n > 0:
+            begin_load(fleet, i, s, found, unread, n)
+            if under_way(fleet, i, s):
+                s = following
+                continue
+            found, unread = found + n, 0
         chunk = chunk_of(fleet, length - found * size, budget)
         pairs += start(fleet, i, s, instance.t0, chunk, found, unread)
         prefill += chunk
@@ -51,6 +77,7 @@ def plan_vllm(fleet: int, i: int) -> None:
         if instance.partial >= 0:
             break
         publish(fleet, i, s)
+        s = following
     if prefill > 0:
         run_step(fleet, i, instance.t0, instance.decodes, prefill, pairs)
         return

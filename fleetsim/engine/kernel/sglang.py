@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from fleetsim.engine.kernel.addresses import fleet_at, instance_at, pool_at, sample_at
 from fleetsim.engine.kernel.batch import chunk_of, continue_partial, partial_step, run_decodes, run_step, start
-from fleetsim.engine.kernel.blocks import context, give_back, look_up
+from fleetsim.engine.kernel.blocks import context, give_up, look_up
 from fleetsim.engine.kernel.instance import blocks_now
 from fleetsim.engine.kernel.jit import compiled
+from fleetsim.engine.kernel.loads import begin_load, behind
 from fleetsim.engine.kernel.members import leave_decodes, unlink, wait_back
 from fleetsim.engine.kernel.promises import CLIP_NEW_TOKENS, max_new_tokens, promised_now
 from fleetsim.engine.kernel.tables import BROUGHT, INIT_RATIO
@@ -92,9 +93,13 @@ def prefill_batch(fleet: int, i: int) -> tuple[int, float]:
         if rest + new + size >= room and instance.running > 0:
             instance.full = 1
             break
-        chunk = chunk_of(fleet, rest, budget)
+        n = behind(fleet, i, s, found) if w.hosts == 1 else 0
+        chunk = chunk_of(fleet, rest - n * size, budget)
         if chunk == 0:
             break
+        if n > 0:
+            begin_load(fleet, i, s, found, unread, n)
+            found, unread = found + n, 0
         pairs += start(fleet, i, s, instance.t0, chunk, found, unread)
         prefill += chunk
         budget -= chunk
@@ -125,8 +130,8 @@ def retract(fleet: int, i: int) -> None:
             s = S.next
         leave_decodes(fleet, i, victim)
         unlink(fleet, i, victim)
-        give_back(fleet, i, victim)
         V = sample_at(w.samples, victim)
+        give_up(fleet, i, victim, V.given)
         V.redo = 1
         V.preemptions += 1
         instance.preemptions += 1

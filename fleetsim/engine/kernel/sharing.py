@@ -7,7 +7,7 @@ know nothing of each other: each computes the prompt, and all but the first give
 from __future__ import annotations
 
 from fleetsim.engine.kernel.addresses import fleet_at, group_at, instance_at, prefix_at, sample_at
-from fleetsim.engine.kernel.blocks import alive, group_part, group_prefix, publish, system_part
+from fleetsim.engine.kernel.blocks import alive, group_part, group_prefix, publish, read, system_part
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.tables import TENSORRT
 
@@ -61,7 +61,7 @@ def join(fleet: int, i: int, p: int) -> None:
     row = prefix_at(w.prefixes, p)
     if row.holders > 0:  # else the row's blocks leave the free list as the copy enters it
         instance_at(w.instances, i).free += row.units
-    row.holders += 1
+    read(fleet, i, p)
 
 
 @compiled

@@ -100,6 +100,7 @@ SAMPLE = np.dtype(
             "i4",
         ),  # first request of the judge that reads it; of such a request: the sample that it reads; -1 = none
         ("counted", "i1"),  # SGLang: it is in its instance's `promised`
+        ("given", "i4"),  # tokens of its context when its prompt was last computed
         ("sent_s", "f8"),  # when its instance got it: from the client, or from another instance
         ("start_s", "f8"),
         ("first_token_s", "f8"),
@@ -138,6 +139,9 @@ PREFIX = np.dtype(
         ("blocks", "i8"),  # of block_size tokens
         ("units", "i8"),  # blocks of the cache that they take
         ("epoch", "i4"),  # valid while the instance's epoch is the same; -1 - epoch while it is being computed
+        ("host", "i4"),  # blocks, from the first on, of the copy in the host's list (`host.py`)
+        ("older", "i4"),  # its neighbours there
+        ("newer", "i4"),
         ("evicted_at", "i8"),  # instance's `taken` counter beyond which its blocks have been reused
     ],
     align=True,
@@ -203,6 +207,15 @@ INSTANCE = np.dtype(
         ("block_s", "f8"),  # KV blocks in use, integrated over the iterations
         ("decode_s", "f8"),  # seconds between tokens, summed over the decodes, by the end of the last iteration
         ("landed_s", "f8"),  # when that was
+        ("host_used", "i8"),  # blocks of the host that hold what no running request reads
+        ("host_tokens", "i8"),  # of `hit_tokens` those that came from the host
+        ("loading", "i8"),  # waiting requests with blocks that come, or have come, from the host
+        ("reserved", "i8"),  # blocks that these lack
+        ("link_s", "f8"),  # when the link is free again
+        ("load_s", "f8"),  # SGLang: seconds of the loads of the iteration that is planned
+        ("host_oldest", "i4"),  # prefix rows, the list's ends
+        ("host_newest", "i4"),
+        ("host_epoch", "i4"),  # of which the list is
     ],
     align=True,
 )
@@ -221,6 +234,8 @@ POOL = np.dtype(
         ("kv_blocks", "i8"),
         ("decoders", "i8"),  # engines of an instance, evenly loaded
         ("weight", "f8"),  # samples that it is sent for one that an instance of weight 1 is sent
+        ("host_blocks", "i8"),  # that the host holds
+        ("load_block_s", "f8"),  # seconds of the link for each
     ],
     align=True,
 )
@@ -282,7 +297,7 @@ ADDRESSES = (
     "samples", "groups", "prefixes", "instances", "ends", "crossings", "residues", "clock", "loads", "table_s",
     "prompt_table_s", "timer_s", "timer_key", "requeue", "ready", "blocked", "owed", "dirty", "stations", "visits",
     "needs", "levels", "warm_s", "reward_s", "tool_s", "tool_tokens", "goals", "arrival_s", "arrival", "accounts",
-    "drafts", "draft_s", "draft_kv_s", "growths", "pools", "log",
+    "drafts", "draft_s", "draft_kv_s", "growths", "pools", "log", "loaded_s",
 )  # fmt: skip
 
 FLEET = np.dtype(
@@ -338,6 +353,7 @@ FLEET = np.dtype(
         ("together", "i1"),
         ("routing", "i1"),
         ("caching", "i1"),
+        ("hosts", "i1"),  # the host of some engine holds KV blocks
         ("has_rewards", "i1"),
         ("imbalance", "i4"),
         ("system_blocks", "i4"),
@@ -405,6 +421,7 @@ FLEET = np.dtype(
         ("waiting", "i8"),
         ("prefilled", "i8"),
         ("hit_tokens", "i8"),
+        ("host_tokens", "i8"),
         ("kv_sum", "i8"),
         ("kv_used", "i8"),  # blocks
         ("generated", "i8"),
