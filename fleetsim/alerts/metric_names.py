@@ -98,9 +98,9 @@ class Query(Struct, frozen=True):
         """Growth per second of a counter, summed over the fleet."""
         return Promql(f"sum({self.names.over('rate', signal, self.window, suffix)})")
 
-    def mean(self, signal: str) -> Promql:
-        """The highest mean of a gauge."""
-        return Promql(f"max({self.names.over('avg_over_time', signal, self.window)})")
+    def highest(self, signal: str) -> Promql:
+        """The highest sample of a gauge."""
+        return Promql(f"max({self.names.over('max_over_time', signal, self.window)})")
 
     def instances(self) -> Promql:
         """Instances that were scraped."""
