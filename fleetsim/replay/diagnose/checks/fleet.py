@@ -25,7 +25,7 @@ from fleetsim.replay.diagnose.checks.case import (
     more_than,
     unseen,
 )
-from fleetsim.replay.diagnose.finding import MENDS, pools_of
+from fleetsim.replay.diagnose.finding import MENDS, pause_shares, pools_of
 from fleetsim.replay.observe.changes import changed_words, names_of, since_words, unreplaced
 from fleetsim.replay.observe.observed import FleetView
 from fleetsim.replay.observe.trainer import grows
@@ -45,6 +45,8 @@ def rollout(case: Case) -> Reply:
     """fault: the trainer waits more than its target, and earlier faults cannot explain all of it. ok: it does not wait,
     or something else is to be mended first. unknown: nobody knows how long it waits."""
     f = case.observed.fleet
+    if (late := _elsewhere(case)) is not None:
+        return late
     if case.colocated:
         share = None if case.idle is None else case.idle.value
         taken = () if share is None else (f"generation takes {units.share(share)} of a step",)
@@ -75,6 +77,33 @@ def rollout(case: Case) -> Reply:
         title, metric = "the trainer waits; what the engines do is not known", "vllm:num_requests_running"
         return unseen(case, title, metric, evidence)
     return _of_fleet(case, f, case.idle.value - (explained if first else 0.0), evidence)
+
+
+# Of a step: what no engine holds while the trainer waits, below which a grid of scrapes shows it for other reasons.
+ELSEWHERE = 0.1
+
+
+def _elsewhere(case: Case) -> Reply | None:
+    """The trainer waits for samples while no engine holds one: a judge or a tool has them. None where that is not sure.
+
+    Engines that are empty for a share E of the time beside a trainer that waits for W of it are both for E + W - 1 at
+    the least. Without it a step is as much shorter where the sides follow one another, and by the smaller of E and W
+    where they work side by side.
+    """
+    wait, step = case.idle, case.observed.trainer.step_s
+    if wait is None or wait.source != "exported" or step is None or step.value <= 0:
+        return None
+    empty = pause_shares(case.observed)[1]
+    least, most = empty + wait.value - 1.0, min(empty, wait.value)
+    if least <= max(ELSEWHERE, case.observed.step_s / step.value):
+        return None
+    saved = least if case.colocated else most
+    said = f"for {units.share(least)} of the time at least no engine has a request, and the trainer waits for samples"
+    return Reply("fault", "finished responses are late: a judge or a tool has them",
+        (idle_words(case), f"{said}: something else holds them (inferred)"),
+        "time what comes after a response (a judge, a reward model, a sandbox), and give it more workers",
+        (saved, saved), "samples wait for a judge or a tool", ends=(least, most), cause="judge or tool slow",
+    )  # fmt: skip
 
 
 def _of_fleet(case: Case, f: FleetView, wait: float, evidence: list[str]) -> Reply:
