@@ -79,31 +79,37 @@ def rollout(case: Case) -> Reply:
     return _of_fleet(case, f, case.idle.value - (explained if first else 0.0), evidence)
 
 
-# Of a step: what no engine holds while the trainer waits, below which a grid of scrapes shows it for other reasons.
-ELSEWHERE = 0.1
+# Of a step: what no engine holds while the trainer waits, below which a grid of scrapes shows it for other reasons; of
+# the samples, those that come to the queue meanwhile.
+ELSEWHERE, LATE = 0.1, 0.05
 
 
 def _elsewhere(case: Case) -> Reply | None:
-    """The trainer waits for samples while no engine holds one: a judge or a tool has them. None where that is not sure.
+    """Samples that no engine holds any longer and the trainer does not have yet: a judge or a tool has them. None where
+    that is not sure, or explains less than a third of what the trainer waits.
 
     Engines that are empty for a share E of the time beside a trainer that waits for W of it are both for E + W - 1 at
     the least. Without it a step is as much shorter where the sides follow one another, and by the smaller of E and W
     where they work side by side.
     """
-    wait, step = case.idle, case.observed.trainer.step_s
+    wait, step, late = case.idle, case.observed.trainer.step_s, case.observed.queue.came_late or 0.0
     if wait is None or wait.source != "exported" or step is None or step.value <= 0:
         return None
     empty = pause_shares(case.observed)[1]
-    least, most = empty + wait.value - 1.0, min(empty, wait.value)
-    if least <= max(ELSEWHERE, case.observed.step_s / step.value):
-        return None
+    least, most = max(0.0, empty + wait.value - 1.0), min(empty, wait.value)
+    said = []
+    blur = case.observed.step_s / step.value
+    if least > max(ELSEWHERE, blur):
+        said.append(f"for {units.share(least)} of the time at least no engine has a request, and the trainer waits")
+    if late >= LATE and case.starving and most >= HELPS * wait.value:
+        said.append(f"{units.share(late)} of the samples come to the queue while no engine has a request")
     saved = least if case.colocated else most
-    said = f"for {units.share(least)} of the time at least no engine has a request, and the trainer waits for samples"
     return Reply("fault", "finished responses are late: a judge or a tool has them",
-        (idle_words(case), f"{said}: something else holds them (inferred)"),
+        (idle_words(case), *said, "something else holds them meanwhile (inferred)"),
         "time what comes after a response (a judge, a reward model, a sandbox), and give it more workers",
-        (saved, saved), "samples wait for a judge or a tool", ends=(least, most), cause="judge or tool slow",
-    )  # fmt: skip
+        (saved, saved), "samples wait for a judge or a tool", ends=(max(0.0, least - blur), wait.value),
+        cause="judge or tool slow",
+    ) if said else None  # fmt: skip
 
 
 def _of_fleet(case: Case, f: FleetView, wait: float, evidence: list[str]) -> Reply:
