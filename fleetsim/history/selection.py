@@ -83,8 +83,8 @@ METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*(?:\{[^{}]*\})?")
 
 
 def parse_map(pairs: Iterable[str], *, known: bool = True) -> dict[str, str]:
-    """`signal=PromQL` pairs as a mapping. known: nothing but signals is mapped. Raises InputError, all problems at
-    once."""
+    """`signal=PromQL` pairs as a mapping. known: nothing but signals is mapped; a run log's columns have names of their
+    own, which its reader checks. Raises InputError, all problems at once."""
     mapping: dict[str, str] = {}
     problems: list[Problem] = []
     for pair in pairs:

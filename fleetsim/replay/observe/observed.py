@@ -339,10 +339,3 @@ class Observed(Struct, frozen=True):
     def span_s(self) -> float:
         """Seconds from start to end."""
         return self.end_s - self.start_s
-
-
-def engines_idle(observed: Observed) -> float | None:
-    """Of the instances' time, that without work: as exported, or as the trainer's log says; None where nobody does."""
-    if observed.fleet is not None:
-        return observed.fleet.idle_share
-    return None if observed.logged is None else observed.logged.idle_share
