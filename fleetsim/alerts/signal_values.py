@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from fleetsim.engine.kernel.tables import DONE
 from fleetsim.export.openmetrics import engine_values, trainer_values
 from fleetsim.export.series import in_time, incarnations, running_counts, scrape_times
+from fleetsim.history.counters import Floats, mended
 from fleetsim.history.signals import SIGNALS
 from fleetsim.sim.records import Records
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
@@ -102,20 +102,6 @@ def highest(values: Floats, w: Windows) -> Floats:
 def counts(values: Floats, w: Windows) -> Ints:
     """`count_over_time(series[window])`: (S, T) -> (S, E), zero where Prometheus would return nothing."""
     return _ends(values, w).count
-
-
-def mended(values: Floats) -> Floats:
-    """A counter without its resets: (S, T), what it showed before each of them added; NaN where nothing was scraped."""
-    n = values.shape[1]
-    there = ~np.isnan(values)
-    previous = np.maximum.accumulate(np.where(there, np.arange(n), -1), axis=1)
-    rows = np.arange(len(values))[:, None]
-    before = np.concatenate([np.full((len(values), 1), -1), previous[:, :-1]], axis=1)
-    last = np.where(before >= 0, values[rows, np.maximum(before, 0)], np.nan)
-    with np.errstate(invalid="ignore"):
-        lost = np.where(there & (values < last), last, 0.0)
-    whole: Floats = values + np.cumsum(lost, axis=1)
-    return whole
 
 
 def total(parts: Floats) -> Floats:

@@ -294,10 +294,7 @@ def backlog(case: Case) -> Reply:
     if case.observed.fleet is None and idle is not None and slow and case.starving is False:
         left = idle - sum(d.gives[1] for d in slow if d.gives is not None)
         if left > IDLE:
-            return Reply("fault", "more instances than the trainer needs", evidence,
-                "with what is known of the job:\nfleetsim replay ... --scenario job.yaml --recommend",
-                (0.0, left), TOO_LARGE,
-            )  # fmt: skip
+            return _too_large(evidence, left, "with what is known of the job:\nfleetsim replay ... --scenario job.yaml")
     if case.starving is False and not case.colocated and not slow:
         found = _too_many(case, idle, evidence)
         if found is not None:
@@ -322,14 +319,9 @@ def _too_many(case: Case, idle: float | None, evidence: list[str]) -> Reply | No
     # what stands idle of a small fleet may be no whole instance
     few = f is not None and math.ceil((1.0 - (idle or 0.0)) * f.instances_now - 1e-9) >= f.instances_now
     if idle is not None and idle > IDLE and not few:
-        return Reply("fault", "more instances than the trainer needs", evidence,
-            "fleetsim replay ... --recommend", (0.0, idle), TOO_LARGE,
-        )  # fmt: skip
-    spare = _spare(case, evidence)
-    if spare > 0:
-        return Reply("fault", "more instances than the trainer needs", evidence,
-            "fleetsim replay ... --recommend", (0.0, max(spare, idle or 0.0)), TOO_LARGE,
-        )  # fmt: skip
+        return _too_large(evidence, idle)
+    if (spare := _spare(case, evidence)) > 0:
+        return _too_large(evidence, max(spare, idle or 0.0))
     light = f is not None and f.kv_use_peak is not None and f.kv_use_peak <= LIGHT and f.instances_now > 1
     if light and case.enough is None:
         evidence += _load(case)
@@ -337,6 +329,11 @@ def _too_many(case: Case, idle: float | None, evidence: list[str]) -> Reply | No
             "fleetsim replay ... --recommend", missing="a back-test that holds",
         )  # fmt: skip
     return None
+
+
+def _too_large(evidence: Sequence[str], share: float, replay: str = "fleetsim replay ...") -> Reply:
+    said, then = "more instances than the trainer needs", f"{replay} --recommend"
+    return Reply("fault", said, evidence, then, (0.0, share), TOO_LARGE)
 
 
 def _spare(case: Case, evidence: list[str]) -> float:
