@@ -37,25 +37,14 @@ class MetricFields:
     def names(self, scenario: Scenario) -> MetricNames:
         """How the expressions name their metrics. Raises InputError with everything that is wrong."""
         from fleetsim.alerts.metric_names import PREFIXES, MetricNames, checked
+        from fleetsim.history.selection import bare, parse_map
 
-        problems = []
-        mapping = {}
-        for written in self.map_ or ():
-            signal, equals, metric = written.partition("=")
-            if equals:
-                mapping[signal.strip()] = metric.strip()
-            else:
-                remedy = text("for example {}", flag("map", "trainer.steps=my_steps_total"))
-                problems.append(Problem(flag("map"), written, "must read SIGNAL=METRIC", remedy))
-        name = self.engine or scenario.engine.name
+        name, mapping = self.engine or scenario.engine.name, parse_map(self.map_ or (), known=False)
         if self.engine is None and name not in PREFIXES:
             rule = f"the scenario's engine, {name}, has metrics that fleetsim does not know"
             known = f"give one of {', '.join(PREFIXES)}, or map your metrics"
-            problems.append(Problem(flag("engine"), name, rule, known))
-        if problems:
-            raise InputError(problems)
-        selectors = (self.selector.strip().strip("{}"), self.trainer_selector.strip().strip("{}"))
-        return checked(MetricNames(name, *selectors, mapping))
+            raise InputError([Problem(flag("engine"), name, rule, known)])
+        return checked(MetricNames(name, bare(self.selector), bare(self.trainer_selector), mapping))
 
 
 class PlanQuestion:

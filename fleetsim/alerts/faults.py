@@ -123,11 +123,12 @@ class Onset(Struct, frozen=True):
 
 
 def scraped_run(
-    scenario: Scenario, replication: int, scrape_s: float, from_s: float, engine: Engine | None = None
-) -> Scraped:
-    """One simulated run as it would have been scraped, without its first seconds."""
+    scenario: Scenario, replication: int, scrape_s: float, from_s: float, engine: Engine | None = None,
+    *, whole: bool = False,
+) -> Scraped:  # fmt: skip
+    """One simulated run as it would have been scraped, without its first seconds. whole: as `scraped_of` has it."""
     records = simulate(scenario, replication=replication, engine=engine, scrape_every_s=scrape_s)
-    return cut(scraped_of(records), from_s, math.inf)
+    return cut(scraped_of(records, whole=whole), from_s, math.inf)
 
 
 def run_with_event(
@@ -170,8 +171,8 @@ def steady_run(
 ) -> Scraped | None:
     """span_s seconds of a run that has the fault all the time, after its first steps; engine: None = the scenario's.
 
-    least_s: fewer than span_s will do where its steps take less. None where the plan cannot have the fault, or would
-    never get through a step.
+    least_s: fewer than span_s will do where its steps take less. Of a healthy run all that a scrape could see. None
+    where the plan cannot have the fault, or would never get through a step.
     """
     try:
         changed = with_changes(scenario, fault.changes(scenario))
@@ -193,7 +194,7 @@ def steady_run(
             changed = with_changes(
                 changed, {"run.steps": math.ceil(settled_steps + more * (len(ends) - settled_steps))}
             )
-        return cut(scraped_of(records), settled_s, settled_s + span_s)
+        return cut(scraped_of(records, whole=fault is HEALTHY), settled_s, settled_s + span_s)
     except FleetsimError:
         return None
 

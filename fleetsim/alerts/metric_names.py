@@ -6,12 +6,16 @@ Where a release renamed a metric, old and new stand side by side, joined by `or`
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct, field
 
 from fleetsim.alerts.signal_values import PRESENT, Expected
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import flag
+from fleetsim.history.catalogue import unknown_signals
+from fleetsim.history.option_names import MAP, SELECTOR
+from fleetsim.history.selection import wrong
 from fleetsim.history.signals import BY_NAME
 
 # Engine as a user calls it -> how its metrics begin. Under Ray vLLM's metrics carry another prefix.
@@ -22,7 +26,6 @@ _ALWAYS = {"sglang": ('tp_rank=~"|0"',)}
 INSTANCE = "by (pod, instance, engine)"
 
 _METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
-_MATCHER = re.compile(r'\s*[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\]|\\.)*"\s*')
 
 
 class MetricNames(Struct, frozen=True):
@@ -95,9 +98,9 @@ class Query(Struct, frozen=True):
         """Growth per second of a counter, summed over the fleet."""
         return Promql(f"sum({self.names.over('rate', signal, self.window, suffix)})")
 
-    def mean(self, signal: str) -> Promql:
-        """The highest mean of a gauge."""
-        return Promql(f"max({self.names.over('avg_over_time', signal, self.window)})")
+    def highest(self, signal: str) -> Promql:
+        """The highest sample of a gauge."""
+        return Promql(f"max({self.names.over('max_over_time', signal, self.window)})")
 
     def instances(self) -> Promql:
         """Instances that were scraped."""
@@ -117,38 +120,17 @@ class Query(Struct, frozen=True):
         return Promql(f"min({pace}) / quantile(0.5, {pace})")
 
 
-def checked(
-    names: MetricNames, known: Callable[[str], bool] = BY_NAME.__contains__, flag: str = "--map"
-) -> MetricNames:
+def checked(names: MetricNames) -> MetricNames:
     """Returns the names if PromQL can take them. Raises InputError with everything that is wrong."""
     problems = []
     if names.engine not in PREFIXES:
         rule = f"must be one of {', '.join(PREFIXES)}"
         problems.append(Problem("--engine", names.engine, rule, "name the engine of the fleet"))
-    for option, text in (("--selector", names.selector), ("--trainer-selector", names.trainer_selector)):
-        if text and not is_matchers(text):
-            rule, example = "must be label matchers as in PromQL, without braces", """for example 'job="rollout"'"""
-            problems.append(Problem(option, text, rule, example))
-    for signal, metric in names.mapping.items():
-        if not known(signal):
-            problems.append(Problem(flag, signal, "is no signal", f"one of {', '.join(sorted(BY_NAME))}"))
+    problems += [*wrong(names.selector, SELECTOR), *wrong(names.trainer_selector, flag("trainer_selector"))]
+    problems += unknown_signals(names.mapping)
+    for metric in names.mapping.values():
         if not _METRIC.fullmatch(metric):
-            problems.append(Problem(flag, metric, "is no metric name", "letters, digits, _ and :"))
+            problems.append(Problem(MAP, metric, "is no metric name", "letters, digits, _ and :"))
     if problems:
         raise InputError(problems)
     return names
-
-
-def is_matchers(text: str) -> bool:
-    """Whether a text is label matchers, separated by commas: job="rollout", pod=~"rollout-.*"."""
-    place = 0
-    while True:
-        found = _MATCHER.match(text, place)
-        if found is None:
-            return False
-        place = found.end()
-        if place == len(text):
-            return True
-        if text[place] != ",":
-            return False
-        place += 1

@@ -17,12 +17,12 @@ from fleetsim.alerts.rules import MISSING, MISSING_FOR, Writing
 from fleetsim.alerts.signal_values import Expected
 from fleetsim.alerts.signals import STANDING
 from fleetsim.errors import InputError, Problem
+from fleetsim.history.selection import matchers_of
 
 # How far beyond its threshold a signal is put, as a share of its distance from the healthy level; and how far on the
 # healthy side of it the others are.
 BEYOND = 0.25
 RUNNING = 32.0
-_MATCHER = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"\s*,?')
 
 
 # What a fleet shows, all of it steady: a level for each signal by its name. This one shows nothing odd.
@@ -79,7 +79,7 @@ class Labels(Struct, frozen=True):
 
 def _labels(flag: str, selector: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name, how, value in _MATCHER.findall(selector):
+    for name, how, value in matchers_of(selector):
         choices = [value] if how == "=" else value.split("|") if how == "=~" else [f"not-{value}"]
         fits = [c for c in choices if how in ("=", "!=") or bool(re.fullmatch(value, c)) == (how == "=~")]
         if not fits:

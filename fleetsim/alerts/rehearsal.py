@@ -216,7 +216,7 @@ def rehearse(
     each_s = hours * 3600.0 / runs + windows_s[-1]
     long = with_changes(scenario, {"run.steps": math.ceil((each_s + settled_s) / step_s)})
     tell(f"simulating {hours:,.0f} healthy hours")
-    healthy = tuple(side_by_side(lambda r: scraped_run(long, r, scrape_s, settled_s, engine), range(runs)))
+    healthy = tuple(side_by_side(lambda r: scraped_run(long, r, scrape_s, settled_s, engine, whole=True), range(runs)))
     peak = max(float(np.nanmax(run.engines["kv_use"])) for run in healthy)
     before = SETTLED_STEPS + math.ceil(1.2 * windows_s[-1] / step_s)
     after = math.ceil(1.1 * end_s / step_s)

@@ -3,7 +3,7 @@
 A signal's formula (`signals.py`) reads a `View` as it reads a `Query` of PromQL; tests let a real Prometheus evaluate
 both.
 
-`rate`, `avg_over_time` and `count_over_time` are as Prometheus computes them (`extrapolatedRate` in
+`rate`, `max_over_time` and `count_over_time` are as Prometheus computes them (`extrapolatedRate` in
 `promql/functions.go` of prometheus/prometheus): growth between the first and the last sample of the window, resets
 mended, is stretched to the window's edges where a sample interval (1.1 of it) reaches them, by half an interval where
 not, and never to before the counter was zero. Prometheus 2 counts a sample that lies exactly on the window's start,
@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from fleetsim.engine.kernel.tables import DONE
 from fleetsim.export.openmetrics import engine_values, trainer_values
 from fleetsim.export.series import in_time, incarnations, running_counts, scrape_times
+from fleetsim.history.counters import Floats, mended
 from fleetsim.history.signals import SIGNALS
 from fleetsim.sim.records import Records
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
@@ -87,35 +87,21 @@ def rates(values: Floats, w: Windows) -> Floats:
     return np.where(known, result, np.nan)
 
 
-def averages(values: Floats, w: Windows) -> Floats:
-    """`avg_over_time(gauge[window])`: (S, T) -> (S, E), NaN where the window holds no sample."""
-    there = ~np.isnan(values)
-    total = np.zeros((values.shape[0], values.shape[1] + 1))
-    np.cumsum(np.where(there, values, 0.0), axis=1, out=total[:, 1:])
-    count = counts(values, w)
-    a, b = np.minimum(w.first, values.shape[1]), np.maximum(w.last, -1) + 1
-    with np.errstate(invalid="ignore"):
-        mean: Floats = np.where(count > 0, (total[:, b] - total[:, a]) / count, np.nan)
-    return mean
+def highest(values: Floats, w: Windows) -> Floats:
+    """`max_over_time(gauge[window])`: (S, T) -> (S, E), NaN where the window holds no sample."""
+    found = np.full((len(values), len(w.at)), -np.inf)
+    spans, reach = np.where(np.isnan(values), -np.inf, values), 1  # the highest of `reach` samples from each on
+    held = w.last - w.first + 1
+    while (some := held >= reach).any():  # two spans, one from each end, cover what holds fewer than two of the next
+        ends = spans[:, w.first[some]], spans[:, w.last[some] - reach + 1]
+        found[:, some] = np.maximum(found[:, some], np.maximum(*ends))
+        spans, reach = np.maximum(spans[:, :-reach], spans[:, reach:]), 2 * reach
+    return np.where(np.isfinite(found), found, np.nan)
 
 
 def counts(values: Floats, w: Windows) -> Ints:
     """`count_over_time(series[window])`: (S, T) -> (S, E), zero where Prometheus would return nothing."""
     return _ends(values, w).count
-
-
-def mended(values: Floats) -> Floats:
-    """A counter without its resets: (S, T), what it showed before each of them added; NaN where nothing was scraped."""
-    n = values.shape[1]
-    there = ~np.isnan(values)
-    previous = np.maximum.accumulate(np.where(there, np.arange(n), -1), axis=1)
-    rows = np.arange(len(values))[:, None]
-    before = np.concatenate([np.full((len(values), 1), -1), previous[:, :-1]], axis=1)
-    last = np.where(before >= 0, values[rows, np.maximum(before, 0)], np.nan)
-    with np.errstate(invalid="ignore"):
-        lost = np.where(there & (values < last), last, 0.0)
-    whole: Floats = values + np.cumsum(lost, axis=1)
-    return whole
 
 
 def total(parts: Floats) -> Floats:
@@ -171,8 +157,12 @@ TRAINER = ("trainer.steps", "trainer.wait_s_total", "trainer.train_s_total", "tr
 _SIGNAL_OF = {metric: signal.name for signal in SIGNALS for metric in signal.metrics}
 
 
-def scraped_of(records: Records) -> Scraped:
-    """What a monitoring system saw of a run that was simulated with `scrape_every_s`: what `export` writes of it."""
+def scraped_of(records: Records, *, whole: bool = False) -> Scraped:
+    """What a monitoring system saw of a run that was simulated with `scrape_every_s`: what `export` writes of it.
+
+    whole: the queue's gauges with the most that any scrape since the one before could have seen. It is longest, and its
+    oldest sample oldest, when a batch is taken.
+    """
     times, lives, samples = scrape_times(records), incarnations(records), records.samples
     shape = int(records.scrapes["instance"].max()) + 1, len(times)
     lengths = "output_tokens_count", "output_tokens_sum"
@@ -185,6 +175,11 @@ def scraped_of(records: Records) -> Scraped:
                 engines[name][series.target, series.rows] = series.values[:, 0]
             elif name in TRAINER:
                 trainer[name] = series.values[:, 0].astype(float)
+    if whole:
+        steps = records.steps[records.steps["ready_s"] <= times[-1]]
+        at = np.searchsorted(times, steps["ready_s"])
+        np.maximum.at(trainer["queue.samples"], at, steps["queue_depth"])
+        np.maximum.at(trainer["queue.oldest_age_steps"], at, steps["oldest_age_steps"])
     ended = in_time(records, samples["status"] == DONE, samples["finish_s"]).with_values(samples["made"])
     for life in lives:
         counts, sums = running_counts(ended, life, times, np.array([np.inf]), life.rows)
@@ -218,11 +213,14 @@ class View(Struct, frozen=True):
         """The same, summed over the fleet: (E,). suffix: `_sum` or `_count` of a histogram."""
         return total(self.each(signal + suffix))
 
-    def mean(self, signal: str) -> Floats:
-        """The highest mean of a gauge over the windows: (E,)."""
-        found = averages(self._values(signal), self.windows)
-        highest: Floats = np.fmax.reduce(found, axis=0)
-        return highest
+    def highest(self, signal: str) -> Floats:
+        """The highest sample of a gauge in the windows: (E,).
+
+        Steps and scrapes keep time where one lasts a few of the other, and a mean is then one of the same few moments
+        of a step. Whatever moments they are, no sample is above what the gauge was.
+        """
+        found: Floats = np.fmax.reduce(highest(self._values(signal), self.windows), axis=0)
+        return found
 
     def instances(self) -> Floats:
         """Instances that were scraped within the window: (E,)."""

@@ -82,11 +82,11 @@ _FORMULAS: Mapping[str, Formula] = {
     "trainer_pace": _trainer_pace,
     "sync_seconds": _ratio("trainer.sync_s_total", "trainer.steps"),
     "output_length": _ratio("output_tokens", "output_tokens", ("_sum", "_count")),
-    "queue_depth": lambda v: v.mean("queue.samples"),
+    "oldest_age": lambda v: v.highest("queue.oldest_age_steps"),
+    "queue_depth": lambda v: v.highest("queue.samples"),
     "straggler_pace": lambda v: v.straggler(),
     "preemptions": _ratio("preemptions", "finished"),
     "prefix_hits": _ratio("prefix_hits", "prompt_tokens"),
-    "oldest_age": lambda v: v.mean("queue.oldest_age_steps"),
     "generated_per_trained": _ratio("generation_tokens", "trainer.trained_tokens"),
     "trainer_idle": _idle,
 }
@@ -108,7 +108,10 @@ sync_seconds | RolloutSyncOverrun | job:trainer_sync_seconds:per_step_rate | abo
 output_length | RolloutLengthsDrift | job:rollout_output_tokens:mean_rate | above | engines | lengths_drift |
     response_tokens.mean | | .0f | 1 | Responses are longer than the plan was made for |
     The plan is stale: run fleetsim replay --recommend, or fleetsim size with the lengths of now.
-queue_depth | RolloutQueueDeep | job:rollout_queue_samples:max_avg | above | trainer | no_backpressure |
+oldest_age | RolloutSamplesStale | job:rollout_oldest_sample_age_steps:max_max | above | trainer | weights_late |
+    oldest_sample_age_steps | | .1f | 0.1 | Queued samples are older, in optimizer steps, than the plan allows |
+    Check that new weights reach the engines at every publication, then the queue's order and cap.
+queue_depth | RolloutQueueDeep | job:rollout_queue_samples:max_max | above | trainer | no_backpressure |
     queue_depth | | .0f | 1 | More finished samples wait for the trainer than the plan allows |
     Backpressure does not hold, or the fleet is too large: cap the queue, then size again.
 straggler_pace | RolloutStraggler | job:rollout_pace:min_over_median_rate | below | engines | straggler |
@@ -122,9 +125,6 @@ preemptions | RolloutPreemptions | job:rollout_preemptions:per_request_rate | ab
 prefix_hits | RolloutPrefixHitsDropped | job:rollout_prefix_hits:ratio_rate | below | engines | cache_off |
     prefix_hit | | | 0.02 | The engines find less of their prompts in the prefix cache |
     Configuration, not capacity: check that prefix caching is on and groups stay together.
-oldest_age | RolloutSamplesStale | job:rollout_oldest_sample_age_steps:max_avg | above | trainer | weights_late |
-    oldest_sample_age_steps | | .1f | 0.1 | Queued samples are older, in optimizer steps, than the plan allows |
-    Check that new weights reach the engines at every publication, then the queue's order and cap.
 generated_per_trained | RolloutTokensWasted | job:rollout_generated_per_trained:ratio_rate | above | both, per step |
     groups_dropped | tokens_per_trained_token | | .2f | 0.02 |
     The fleet generates more tokens for each one that is trained |

@@ -20,6 +20,8 @@ from fleetsim.alerts.learned import Learned
 from fleetsim.alerts.rehearsal import Rehearsal
 from fleetsim.alerts.signal_values import Floats, lowest_lately
 from fleetsim.alerts.signals import STANDING, StandingSignal
+from fleetsim.config.law_numbers import law_of, sizes_of
+from fleetsim.config.scenario import Scenario
 from fleetsim.records import replace
 
 # Each run with a fault is evaluated so many times, at other moments.
@@ -313,9 +315,19 @@ def holds_of(signal: StandingSignal, rehearsal: Rehearsal) -> tuple[float, ...]:
 def _safe_level(signal: StandingSignal, rehearsal: Rehearsal, healthy: Healthy, share: float) -> float:
     """The level that a healthy fleet exceeds for so long `share` times a month, whichever it turns out to be."""
     least = max(healthy.mean + signal.least, float(healthy.values[-1]))
-    level = healthy.level(share, least)
-    # What the plan's own target allows is no fault, however much calmer the simulated fleet is.
-    return max(level, rehearsal.scenario.targets.idle_limit) if signal.name == "trainer_idle" else level
+    return max(healthy.level(share, least), _permitted(signal, rehearsal.scenario))
+
+
+def _permitted(signal: StandingSignal, scenario: Scenario) -> float:
+    """What the plan's own settings allow is no fault, however much calmer the simulated fleet is. A fleet that turns
+    out to be the faster side fills its queue up to the admission law's bound; few of the simulated ones may be it."""
+    if signal.name == "trainer_idle":
+        return scenario.targets.idle_limit
+    if signal.name != "queue_depth":
+        return -math.inf
+    groups = law_of(scenario).groups_ahead(scenario.admission, sizes_of(scenario))
+    bounds = (scenario.buffer.capacity_samples, None if groups is None else groups * scenario.workload.group_size)
+    return min((float(bound) for bound in bounds if bound is not None), default=-math.inf)
 
 
 def _with_room(

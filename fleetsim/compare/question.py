@@ -10,7 +10,7 @@ from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import Text
 from fleetsim.job.fields import CountedFlags
 from fleetsim.job.settings import RUN, SIMULATED, Argument, Lends, Option
-from fleetsim.replay.history_fields import SOURCE, AccessFields, mapping_of, step_of
+from fleetsim.replay.history_fields import SOURCE, AccessFields, step_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +71,7 @@ def spans_of(asked: Compare, one_history: bool) -> dict[str, Span | None]:
     once.
     """
     from fleetsim.history.prometheus import Prometheus
+    from fleetsim.history.selection import parse_map
 
     wrong = Problems()
     spans: dict[str, Span | None] = {"A": None, "B": None}
@@ -88,7 +89,7 @@ def spans_of(asked: Compare, one_history: bool) -> dict[str, Span | None]:
     with wrong.check():
         step_of(asked.step)
     with wrong.check():
-        mapping_of(asked.map_ or (), None if url is not None else "file")
+        parse_map(asked.map_ or (), known=url is not None)
     with wrong.check():
         if url is not None:
             Prometheus(url, asked.access.access()).close()

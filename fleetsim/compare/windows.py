@@ -21,11 +21,12 @@ from fleetsim.estimates import t_quantile
 from fleetsim.faces import text
 from fleetsim.history.history import History
 from fleetsim.history.option_names import HISTORY
+from fleetsim.history.selection import parse_map
 from fleetsim.history.window import parse_time, shown
 from fleetsim.job.result import Watch
 from fleetsim.quantities import WINDOW_METRICS
 from fleetsim.records import replace
-from fleetsim.replay.history_fields import LAST_HOURS, HistoryWindow, mapping_of, step_of
+from fleetsim.replay.history_fields import LAST_HOURS, HistoryWindow, step_of
 from fleetsim.replay.observe.window_metrics import Window, window_means, window_of
 from fleetsim.units import seconds, share
 
@@ -63,14 +64,14 @@ def _part(asked: Compare, given: GivenSide | None, where: str, own: str, span: S
         counts=asked.counts,
     )
     if given is None:
-        mapping, access = mapping_of(asked.map_ or (), None), asked.access.access()
+        mapping, access = parse_map(asked.map_ or ()), asked.access.access()
         window = replace(window, prometheus=asked.prometheus, mapping=mapping, access=access)
     elif isinstance(given.held, History):
         window = replace(window, history=given.held)
     elif given.is_address:
         window = replace(window, prometheus=given.text)
     else:
-        window = replace(window, file=given.text, mapping=mapping_of(asked.map_ or (), given.text))
+        window = replace(window, file=given.text, mapping=parse_map(asked.map_ or (), known=False))
     of, at, only = "" if given is None else given.text, "..".join(span) if span else "", f"{{{own}}}" if own else ""
     return HistoryPart(asked.label(where) or " ".join(filter(None, (of, at, only))), window)
 

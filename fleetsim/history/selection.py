@@ -25,14 +25,19 @@ def bare(selector: str) -> str:
     return text.rstrip(", ")
 
 
-def wrong(selector: str) -> list[Problem]:
-    """What is wrong with a bare selector."""
+def matchers_of(selector: str) -> list[tuple[str, str, str]]:
+    """(label, how, value) of each matcher of a bare selector."""
+    return [(m[1], m[2], m[3] or m[4] or m[5] or "") for m in re.finditer(_ONE, selector)]
+
+
+def wrong(selector: str, path: str = SELECTOR) -> list[Problem]:
+    """What is wrong with a bare selector. path: the option that it was given by."""
     if not selector or _MATCHERS.fullmatch(selector):
         return []
     unquoted = re.fullmatch(r"\s*([a-zA-Z_]\w*)\s*(=~|!~|!=|=)\s*([\w./:-]+)\s*", selector)
     remedy = f'{unquoted[1]}{unquoted[2]}"{unquoted[3]}"' if unquoted else 'job="rollout",namespace=~"rl-.*"'
     rule = "must be label matchers, with their values in quotes"
-    return [Problem(SELECTOR, selector, rule, f"write '{remedy}'")]
+    return [Problem(path, selector, rule, f"write '{remedy}'")]
 
 
 def picked(series: Sequence[RawSeries], catalogue: Catalogue, selector: str) -> tuple[list[RawSeries], list[Note]]:
@@ -42,8 +47,7 @@ def picked(series: Sequence[RawSeries], catalogue: Catalogue, selector: str) -> 
     selector = bare(selector)
     if problems := wrong(selector):
         raise InputError(problems)
-    matchers = [(m[1], m[2], m[3] or m[4] or m[5] or "") for m in re.finditer(_ONE, selector)]
-    if not matchers:
+    if not (matchers := matchers_of(selector)):
         return list(series), []
     engines: list[RawSeries] = []
     trainers: list[RawSeries] = []
@@ -72,15 +76,15 @@ def _meets(labels: Mapping[str, str], matchers: Sequence[tuple[str, str, str]]) 
     return True
 
 
-_OF_LOG = "read SIGNAL=METRIC", "train_s=my_column"
+_OF_LOG = "read SIGNAL=METRIC", "trainer.train_s=my_metric"
 MAPPED = "mapped:"  # of the names under which mapped series go on
 METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*(?:\{[^{}]*\})?")
 """A metric alone, with or without matchers: what can be read sample by sample, unlike an expression."""
 
 
 def parse_map(pairs: Iterable[str], *, known: bool = True) -> dict[str, str]:
-    """`signal=PromQL` pairs as a mapping. known: nothing but signals is mapped. Raises InputError, all problems at
-    once."""
+    """`signal=PromQL` pairs as a mapping. known: nothing but signals is mapped; a run log's columns have names of their
+    own, which its reader checks. Raises InputError, all problems at once."""
     mapping: dict[str, str] = {}
     problems: list[Problem] = []
     for pair in pairs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -183,11 +183,12 @@ class WindowFields:
 
     def ready(self) -> HistoryWindow:
         """The window, with a way in as the environment says. Raises InputError, all problems at once."""
+        from fleetsim.history.selection import parse_map
         from fleetsim.history.window import parse_time
 
         wrong = Problems()
         with wrong.check():
-            mapping = mapping_of(self.map_ or (), self.from_)
+            mapping = parse_map(self.map_ or (), known=self.from_ is None)
         with wrong.check():
             self._check_source()
         with wrong.check():
@@ -229,16 +230,6 @@ def step_of(text: str, name: str = STEP) -> float | None:
     if seconds is None or seconds <= 0:
         raise InputError([Problem(name, text, "must be auto or a span of time", "for example 15s, 1m")])
     return seconds
-
-
-def mapping_of(texts: Sequence[str], file: str | None) -> dict[str, str]:
-    """SIGNAL=METRIC of all `--map`; a run log's columns have names of their own, which its reader checks.
-
-    Raises InputError, all problems at once.
-    """
-    from fleetsim.history.selection import parse_map
-
-    return parse_map(texts, known=file is None)
 
 
 def pair(name: str, value: object) -> tuple[str, ...]:

@@ -6,13 +6,12 @@ A back-test, told: predicted beside observed, overall and for each slice of the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim import units
-from fleetsim.estimates import Estimate
 from fleetsim.history.window import has_clock
 from fleetsim.quantities import quantity
 from fleetsim.replay.backtest import Backtest, Slice
@@ -231,42 +230,17 @@ def swept_charts(sweep: KeySweep, advised: AdvisedFleet | None) -> Iterator[Char
     beyond = [str(p.value) for p in sweep.points if p.extrapolated is not None]
     if beyond:
         words += f" At {', '.join(beyond)} the engines run at loads that the window never saw."
-    now = float(sweep.now) if _is_number(sweep.now) else None
-    yield from _curves("sweep", points, words, sweep.key, sweep.key, recommended, now, {})
-
-
-def candidate_charts(advised: AdvisedFleet) -> Iterator[Chart]:
-    """The fleets that the recommendation was chosen among."""
-    found: dict[int, Mapping[str, Estimate]] = {c.instances: c.estimates for c in advised.size.candidates}
-    found.setdefault(advised.was, advised.now)
-    points = [(float(n), found[n]) for n in sorted(found)]
-    if len(points) < 2:
-        return
-    targets = {t.metric: [Mark(t.limit, "target")] for t in advised.size.targets}
-    words = (
-        f"The recommended {units.plural(advised.instances, 'instance')}, the neighbours, the fleet as it is "
-        f"({advised.was:,}) and what rate matching gives, under the same draws."
-    )
-    ends = float(advised.instances), float(advised.was)
-    yield from _curves("fleet", points, words, "instances", "the number of instances", *ends, targets)
-
-
-def _curves(
-    kind: str, points: Sequence[tuple[float, Mapping[str, Estimate]]], words: str, x_title: str, against: str,
-    recommended: float | None, now: float | None, targets: Mapping[str, Sequence[Mark]],
-) -> Iterator[Chart]:  # fmt: skip
-    """A chart a metric: over the first stand the words, over the others what they are at both ends."""
     x = [value for value, _ in points]
-    upright = [] if now is None or now == recommended or not x[0] <= now <= x[-1] else [Mark(now, "now")]
+    here = _is_number(sweep.now) and sweep.now != recommended and x[0] <= sweep.now <= x[-1]
     for metric in _CURVES:
         title, how = quantity(metric).title, quantity(metric).unit
         y = [estimates[metric] for _, estimates in points]
         begins, ends = (units.written(end.mean, how) for end in (y[0], y[-1]))
         told = words if metric == _CURVES[0] else f"From {begins} at {x[0]:g} to {ends} at {x[-1]:g}."
         yield curve_chart(
-            f"{kind}-{metric}", units.capital(f"{title} against {against}"), told, [Curve(title, x, y)],
-            x_title=x_title, y_title=title, how=how, recommended=recommended, targets=targets.get(metric, ()),
-            upright=upright, height_px=200,
+            f"sweep-{metric}", units.capital(f"{title} against {sweep.key}"), told, [Curve(title, x, y)],
+            x_title=sweep.key, y_title=title, how=how, recommended=recommended,
+            upright=[Mark(float(sweep.now), "now")] if here else [], height_px=200,
         )  # fmt: skip
 
 

@@ -15,8 +15,9 @@ from fleetsim.replay.change.recommendation import AdvisedFleet
 from fleetsim.replay.change.verification import Verification
 from fleetsim.replay.change.what_if import KeyPoint, KeySweep, WhatIf
 from fleetsim.replay.diagnose.finding import Withheld
-from fleetsim.replay.model_pictures import candidate_charts, swept_charts
+from fleetsim.replay.model_pictures import swept_charts
 from fleetsim.replay.words import changes_words
+from fleetsim.size.pictures import curves
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.document import (
     Block,
@@ -60,7 +61,7 @@ def fleets_sections(answers: Answers, drawn: bool) -> Iterator[Section]:
     if advised is not None:
         blocks = (
             *recommendation_blocks(advised, answers),
-            *present(pair(*candidate_charts(advised)) if drawn else None),
+            *(_candidates(advised) if drawn else ()),
         )
     elif answers.withheld is not None:
         blocks = tuple(withheld_blocks(answers.withheld, answers.then))
@@ -189,6 +190,13 @@ def recommendation_blocks(found: AdvisedFleet, answers: Answers) -> tuple[Block,
         back,
         terminal_only(Words(tail="--patch FILE --deployment NAME writes it as a patch")) if unpatched else None,
     )
+
+
+def _candidates(found: AdvisedFleet) -> tuple[Block, ...]:
+    """The fleets that the recommendation was chosen among, and the one that is there."""
+    trials = {trial.instances: trial for trial in (found.as_is, *found.size.candidates)}
+    each = [trials[count] for count in sorted(trials)]
+    return present(*curves(found.size, each, 0, found.was)) if len(each) > 1 else ()
 
 
 def _count_words(found: AdvisedFleet) -> str:

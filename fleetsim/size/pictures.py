@@ -23,10 +23,10 @@ from fleetsim.tell.document import Block, Bullets, Cell, Table, estimated, pair
 _LEAST = 0.0005
 
 
-def curves(result: Sizing, around: Sequence[Trial], stuck: int) -> tuple[Block | None, ...]:
+def curves(result: Sizing, around: Sequence[Trial], stuck: int, now: int | None = None) -> tuple[Block | None, ...]:
     """What depends on the count: idle, step time and cost beside each other, and what their whiskers are.
 
-    stuck: how many of these counts cannot run."""
+    stuck: how many of these counts cannot run. now: instances that there are."""
     counts = [float(t.instances) for t in around]
     runs = units.plural(result.scenario.run.replications, "replication")
     ends = (around[0], around[-1])
@@ -39,6 +39,7 @@ def curves(result: Sizing, around: Sequence[Trial], stuck: int) -> tuple[Block |
         return curve_chart(
             id, units.capital(q.title), falls(metric, q.unit), [curve], x_title="instances",
             y_title=q.title, how=q.unit, recommended=float(result.instances), targets=targets, height_px=200,
+            upright=[] if now in (None, result.instances) else [Mark(float(now or 0), "now")],
         )  # fmt: skip
 
     def falls(metric: str, how: units.Unit) -> str:

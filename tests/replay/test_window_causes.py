@@ -77,6 +77,41 @@ def test_samples_of_older_weights_are_of_pools_apart() -> None:
     assert [c.phase for c in causes(observed)] == ["waiting for samples"]
 
 
+@pytest.mark.parametrize(
+    "judged", [Job(judge_s=60.0), Job(judge_s=120.0, train_s=20.0), Job(judge_s=60.0, staleness=0.0)], ids=str
+)
+def test_a_judge_that_nobody_scrapes_is_named_with_what_a_step_loses_by_it(judged: Job) -> None:
+    """No engine has a request, and the trainer waits: the same job without the judge says what that costs."""
+    first = causes(seen(judged))[0]
+    lost = run(judged, 1.5).step_s - run(replace(judged, judge_s=0.0), 1.5).step_s
+    assert first.cause == "judge or tool slow"
+    assert first.mean_s == pytest.approx(lost, rel=0.06)
+    assert first.low_s <= lost <= first.high_s * 1.03
+
+
+@pytest.mark.parametrize("judge_s", [20.0, 30.0])
+def test_samples_that_come_while_no_engine_has_a_request_are_a_judge_s(judge_s: float) -> None:
+    """Beside a trainer that is hardly ever alone with empty engines, how much it costs is known roughly."""
+    judged = Job(judge_s=judge_s, train_s=20.0)
+    first = causes(seen(judged))[0]
+    lost = run(judged, 1.5).step_s - run(replace(judged, judge_s=0.0), 1.5).step_s
+    assert first.cause == "judge or tool slow"
+    assert first.low_s <= lost <= first.high_s
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        Job(staleness=0.0), Job(cv=2.0, max_tokens=20_000, staleness=0.0), Job(instances=1, staleness=0.0),
+        Job(instances=2, train_s=20.0), Job(cv=2.0, max_tokens=20_000, train_s=10.0), Job(late_s=30.0),
+        Job(drop=0.5, instances=2, staleness=0.0), Job(in_flight=64, train_s=10.0),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_wait_that_engines_explain_is_no_judge_s(job: Job) -> None:
+    assert "judge or tool slow" not in [cure.cause for cure in causes(seen(job))]
+
+
 def test_a_trainer_that_waits_beside_samples_thrown_away_for_their_age_is_told_so() -> None:
     waits = Job(staleness=4.0, instances=1, train_s=20.0, max_num_seqs=2048)
     old = seen(replace(waits, max_age=1))

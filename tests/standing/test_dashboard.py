@@ -17,10 +17,11 @@ from fleetsim.alerts.dashboard import (
     missing_metrics,
     unknown_metrics,
 )
-from fleetsim.alerts.metric_names import MetricNames, checked, is_matchers
+from fleetsim.alerts.metric_names import MetricNames, checked
 from fleetsim.alerts.rules import Writing
 from fleetsim.alerts.signals import STANDING
 from fleetsim.errors import InputError
+from fleetsim.history.selection import wrong
 from fleetsim.history.signals import SIGNALS
 from tests.standing.plans import chosen, promtool, written
 
@@ -86,11 +87,10 @@ def test_panels_do_not_overlap_and_have_what_grafana_asks_for() -> None:
         ("job=rollout", False),
         ('job="a"} or up{x="y"', False),
         ('job="a",', False),
-        ("", False),
     ],
 )
 def test_matchers(text: str, good: bool) -> None:
-    assert is_matchers(text) == good
+    assert (not wrong(text)) == good
 
 
 def test_all_problems_of_the_names_at_once() -> None:

@@ -142,8 +142,8 @@ def _doubt(speed: Speed, running: float, context: float) -> tuple[float, float]:
 
 class AdvisedFleet(Struct, frozen=True):
     """What to deploy. instances: the fleet; was: now. queue_cap_samples: buffer capacity that costs next to no step
-    time. changes: dotted paths to set, empty where the fleet is right as it is. predicted: metrics with that fleet,
-    now: with the fleet as it is (same draws). size: everything that sizing found.
+    time. changes: dotted paths to set, empty where the fleet is right as it is. predicted: metrics with that fleet;
+    as_is: the fleet as it is, under the same draws. size: everything that sizing found.
     extrapolated: the recommended fleet's load, where the window never saw it.
     """
 
@@ -152,9 +152,14 @@ class AdvisedFleet(Struct, frozen=True):
     queue_cap_samples: int
     changes: Mapping[str, Any]
     predicted: Mapping[str, Estimate]
-    now: Mapping[str, Estimate]
+    as_is: Trial
     size: Sizing
     extrapolated: Extrapolated | None = None
+
+    @property
+    def now(self) -> Mapping[str, Estimate]:
+        """Metrics with the fleet as it is."""
+        return self.as_is.estimates
 
     @property
     def resized(self) -> bool:
@@ -189,7 +194,7 @@ def recommend(
         queue_cap,
         changes,
         widened(result.recommended, at_the_ends(beyond, advised, implied.engine)),
-        now.estimates,
+        now,
         replace(result, scenario=implied.scenario),
         beyond,
     )

@@ -11,7 +11,7 @@ What a plan promises beyond its own targets: a window is then held against the p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Literal
 
 from msgspec import Struct
@@ -71,11 +71,10 @@ class Verification(Struct, frozen=True):
 
 def verify(plan: SavedPlan, observed: Observed) -> Verification:
     """Holds a window after the change against its plan."""
-    misses = misses_of(plan)
-    checks = tuple(_items(plan, observed, misses))
+    missed: list[str] = []
+    checks = tuple(_items(plan, observed, missed))
     failed = {c.name for c in checks if c.state == "failed"}
-    told = [miss.text for miss in misses.values() if miss.name != "oldest_age" or is_tolerance(plan)]
-    return Verification(checks, _warnings(plan, observed), _next(plan, failed), tuple(told))
+    return Verification(checks, _warnings(plan, observed), _next(plan, failed), tuple(missed))
 
 
 def _item(name: Name, value: float | None, limit: float | None, held: bool | None, text: str) -> VerifyItem:
@@ -83,8 +82,8 @@ def _item(name: Name, value: float | None, limit: float | None, held: bool | Non
     return VerifyItem(name, state, value, limit, text)
 
 
-def _items(plan: SavedPlan, observed: Observed, misses: Mapping[Promised, Miss]) -> Iterator[VerifyItem]:
-    """In the runbook's order."""
+def _items(plan: SavedPlan, observed: Observed, missed: list[str]) -> Iterator[VerifyItem]:
+    """In the runbook's order. missed: gets the targets that the plan's own prediction misses."""
     fleet, planned, before = observed.fleet, plan.planned, plan.baseline
     if fleet is None:
         yield _item("instances", None, planned, None, f"no engine was read; {planned} are planned")
@@ -92,10 +91,10 @@ def _items(plan: SavedPlan, observed: Observed, misses: Mapping[Promised, Miss])
         now, low = fleet.instances_now, fleet.instances_min
         text = f"{units.plural(now, 'instance')}, {planned} planned" + (f"; {low} at times" if low < now else "")
         yield _item("instances", now, planned, now == planned, text)
-    yield _idle(plan, observed, misses.get("trainer_idle"))
-    yield _queue(plan, observed, misses.get("queue"))
-    yield _age(plan, observed, misses.get("oldest_age"))
-    yield _cost(plan, observed, misses.get("cost_per_step"))
+    yield _idle(plan, observed, missed)
+    yield _queue(plan, observed, missed)
+    yield _age(plan, observed, missed)
+    yield _cost(plan, observed, missed)
     if fleet is None or fleet.waiting is None:
         yield _item("waiting", None, None, None, "requests waiting are not exported")
     else:
@@ -114,22 +113,31 @@ def _items(plan: SavedPlan, observed: Observed, misses: Mapping[Promised, Miss])
     yield _stragglers(plan, observed)
 
 
-def _idle(plan: SavedPlan, observed: Observed, miss: Miss | None) -> VerifyItem:
-    target = plan.targets.trainer_idle_fraction
-    limit = target if miss is None else miss.bound
-    seen = observed.trainer.idle_fraction
+# How far a window may lie above a prediction: points of the step, of the larger of predicted queue and a batch (as the
+# back-test measures it), optimizer steps, of the predicted cost. Two windows of one fleet differ by as much.
+IDLE_SLACK, QUEUE_SLACK, AGE_SLACK, COST_SLACK = 0.02, 0.10, 1.0, 0.02
+
+
+def _idle(plan: SavedPlan, observed: Observed, missed: list[str]) -> VerifyItem:
+    limit = target = plan.targets.trainer_idle_fraction
+    promised, seen = plan.recommended.predicted.get("trainer_idle_fraction"), observed.trainer.idle_fraction
+    if promised is not None and promised.mean > target:
+        limit = promised.ci_high + IDLE_SLACK
+        missed.append(f"trainer idle at most {units.share(target)}, {units.share(promised.mean)} predicted")
     if seen is None:
         return _item("trainer_idle", None, limit, None, "the trainer's sample-wait is not exported")
-    promised = plan.recommended.predicted.get("trainer_idle_fraction")
     text = f"trainer idle {units.share(seen.value)} of a step ({seen.source}), at most {units.share(target)}"
     if promised is not None:
         text += f"; {units.share(promised.mean)} was predicted"
     return _item("trainer_idle", seen.value, limit, seen.value <= limit, text)
 
 
-def _queue(plan: SavedPlan, observed: Observed, miss: Miss | None) -> VerifyItem:
-    queue, cap = observed.queue, plan.targets.queue_samples
-    batch = plan.scenario.trainer.batch_samples
+def _queue(plan: SavedPlan, observed: Observed, missed: list[str]) -> VerifyItem:
+    queue, cap, batch = observed.queue, plan.targets.queue_samples, plan.scenario.trainer.batch_samples
+    promised = plan.recommended.predicted.get("queue_depth")
+    more = promised if promised is not None and cap is not None and promised.mean > cap else None
+    if more is not None:
+        missed.append(f"queue at most {cap:,} samples, {more.mean:,.0f} predicted without that cap")
     high = queue.depth_p95 if queue.depth_p95 is not None else queue.depth
     if high is None:
         return _item("queue", None, cap, None, "the queue's depth is not exported")
@@ -138,45 +146,59 @@ def _queue(plan: SavedPlan, observed: Observed, miss: Miss | None) -> VerifyItem
     within = cap is None or high <= cap
     text = f"queue at {high:,.0f} samples (95th percentile)"
     text += f", cap {cap:,}" if cap is not None else ", no cap"
-    if miss is not None and not within:  # the prediction is of the mean
+    if more is not None and not within:  # the prediction is of the mean
         mean = queue.depth if queue.depth is not None else high
-        within = mean <= miss.bound
-        text += f"; {mean:,.0f} on average, {miss.predicted:,.0f} was predicted"
+        within = mean <= more.ci_high + QUEUE_SLACK * max(more.mean, float(batch))
+        text += f"; {mean:,.0f} on average, {more.mean:,.0f} was predicted"
     if growing and growth is not None:
         text += f"; it grows by {growth:,.0f} samples an hour"
     return _item("queue", high, cap, within and not growing, text)
 
 
-def _age(plan: SavedPlan, observed: Observed, miss: Miss | None) -> VerifyItem:
+def _age(plan: SavedPlan, observed: Observed, missed: list[str]) -> VerifyItem:
+    """A staleness that the user tolerates is moved by no prediction. Else it is what the admission law is set to, which
+    bounds what is started: a long response that others overtake is trained older than that."""
     queue, budget = observed.queue, plan.targets.staleness_steps
+    tolerated, predicted = plan.scenario.targets.staleness_p99_steps is not None, plan.recommended.predicted
+    ages = [a for name in ("oldest_sample_age_steps", "staleness_steps.p99") if (a := predicted.get(name))]
+    age = max(ages, key=lambda a: a.ci_high, default=None)
+    older = age if age is not None and budget is not None and age.mean > budget else None
+    if older is not None and tolerated:
+        missed.append(f"oldest sample at most {budget:g} steps, {older.mean:.3g} predicted")
     oldest = queue.oldest_age_max_steps if queue.oldest_age_max_steps is not None else queue.oldest_age_steps
     if oldest is None:
         return _item("oldest_age", None, budget, None, "the oldest queued sample's age is not exported")
     if budget is None:
         text = f"oldest queued sample {oldest:g} steps; no staleness budget is known"
         return _item("oldest_age", oldest, None, None, text)
-    if is_tolerance(plan):
+    if tolerated:
         text = f"oldest queued sample {oldest:g} steps, budget {budget:g}"
-        if miss is not None:
-            text += f"; {miss.predicted:.3g} was predicted"
+        text += "" if older is None else f"; {older.mean:.3g} was predicted"
         return _item("oldest_age", oldest, budget, oldest <= budget, text)
     law = plan.scenario.admission.law
     limit, text = budget, f"oldest queued sample {oldest:g} steps; {law} is set to {budget:g}"
-    if miss is not None:
-        limit = max(budget, miss.bound)
-        text += f", which bounds what is started: {miss.predicted:.3g} was predicted of the oldest"
+    if older is not None:
+        limit = max(budget, older.ci_high + AGE_SLACK)
+        text += f", which bounds what is started: {older.mean:.3g} was predicted of the oldest"
     return _item("oldest_age", oldest, limit, oldest <= limit, text)
 
 
-def _cost(plan: SavedPlan, observed: Observed, miss: Miss | None) -> VerifyItem:
-    limit, step = plan.targets.cost_per_step, observed.trainer.step_s
+def _cost(plan: SavedPlan, observed: Observed, missed: list[str]) -> VerifyItem:
+    limit, step, promised = (
+        plan.targets.cost_per_step,
+        observed.trainer.step_s,
+        plan.recommended.predicted.get("cost_per_step"),
+    )
+    dearer = promised is not None and limit is not None and promised.mean > limit * (1 + COST_SLACK)
+    if dearer and promised is not None and limit is not None:
+        missed.append(f"cost per step at most {units.money(limit)}, {units.money(promised.mean)} predicted")
     if limit is None or step is None or observed.fleet is None:
         what = "no baseline" if limit is None else "no step time" if step is None else "no engines"
         return _item("cost_per_step", None, limit, None, f"cost per step: {what}")
     cost = cost_of(plan.scenario, observed.fleet.instances, step.value)
     text = f"{units.money(cost)} per optimizer step, {units.money(limit)} before the change"
-    if miss is not None:
-        text += f"; {units.money(miss.predicted)} was predicted"
+    if dearer and promised is not None:
+        text += f"; {units.money(promised.mean)} was predicted"
     return _item("cost_per_step", cost, limit, cost <= limit * (1.0 + COST_SLACK), text)
 
 
@@ -231,55 +253,3 @@ def _next(plan: SavedPlan, failed: set[Name]) -> str | None:
             f"staleness bound of the admission law; or roll back ({back})"
         )
     return f"roll back ({back}); keep the prefix-caching and deduplication fixes"
-
-
-Promised = Literal["trainer_idle", "queue", "oldest_age", "cost_per_step"]
-
-# How far a window may lie above a prediction: points of the step, of the larger of predicted queue and a batch (as the
-# back-test measures it), optimizer steps, of the predicted cost. Two windows of one fleet differ by as much.
-IDLE_SLACK, QUEUE_SLACK, AGE_SLACK, COST_SLACK = 0.02, 0.10, 1.0, 0.02
-
-
-class Miss(Struct, frozen=True):
-    """A target that the plan's own prediction misses. bound: what a window that fulfils the prediction stays below; of
-    a staleness that the user tolerates that itself, which no prediction moves."""
-
-    name: Promised
-    predicted: float
-    bound: float
-    text: str
-
-
-def misses_of(plan: SavedPlan) -> dict[Promised, Miss]:
-    """The targets that the plan itself misses, by the item of the verification list that they are of."""
-    targets, batch, promised = plan.targets, plan.scenario.trainer.batch_samples, plan.recommended.predicted
-    found: list[Miss] = []
-    idle = promised.get("trainer_idle_fraction")
-    if idle is not None and idle.mean > targets.trainer_idle_fraction:
-        text = f"trainer idle at most {units.share(targets.trainer_idle_fraction)}, {units.share(idle.mean)} predicted"
-        found.append(Miss("trainer_idle", idle.mean, idle.ci_high + IDLE_SLACK, text))
-    queue = promised.get("queue_depth")
-    if queue is not None and targets.queue_samples is not None and queue.mean > targets.queue_samples:
-        text = f"queue at most {targets.queue_samples:,} samples, {queue.mean:,.0f} predicted without that cap"
-        bound = queue.ci_high + QUEUE_SLACK * max(queue.mean, float(batch))
-        found.append(Miss("queue", queue.mean, bound, text))
-    ages = [a for name in ("oldest_sample_age_steps", "staleness_steps.p99") if (a := promised.get(name))]
-    if ages and targets.staleness_steps is not None:
-        age = max(ages, key=lambda a: a.ci_high)
-        if age.mean > targets.staleness_steps:
-            text = f"oldest sample at most {targets.staleness_steps:g} steps, {age.mean:.3g} predicted"
-            bound = targets.staleness_steps if is_tolerance(plan) else age.ci_high + AGE_SLACK
-            found.append(Miss("oldest_age", age.mean, bound, text))
-    cost = promised.get("cost_per_step")
-    if cost is not None and targets.cost_per_step is not None and cost.mean > targets.cost_per_step * (1 + COST_SLACK):
-        most, mean = (units.money(x) for x in (targets.cost_per_step, cost.mean))
-        text = f"cost per step at most {most}, {mean} predicted"
-        bound = cost.ci_high * (1.0 + COST_SLACK)
-        found.append(Miss("cost_per_step", cost.mean, bound, text))
-    return {miss.name: miss for miss in found}
-
-
-def is_tolerance(plan: SavedPlan) -> bool:
-    """Whether the plan's staleness is what the user tolerates. Else it is what the admission law is set to, which
-    bounds what is started: a long response that others overtake is trained older than that."""
-    return plan.scenario.targets.staleness_p99_steps is not None

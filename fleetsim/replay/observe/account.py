@@ -94,49 +94,23 @@ def by_lengths(columns: Mapping[str, Floats]) -> Floats | None:
     where it is always the same (the cap), each of its tokens takes TOKEN_S more. None where nothing is clear.
     """
     step_s, best = columns["step_s"], None
-    if (both := _by_both(columns)) is not None:
-        return both
-    for name in ("length_mean", "length_max"):
-        lengths = columns.get(name)
-        if lengths is None:
+    for names in (("length_mean", "length_max"), ("length_mean",), ("length_max",)):
+        lengths = [columns[name] for name in names if name in columns]
+        found = _slopes(step_s, np.stack(lengths), _VARIES) if len(lengths) == len(names) else None
+        if found is None or (found[0] < CLEAR * found[1]).any():
             continue
-        found = _slope(lengths, step_s, _VARIES)
-        if found is None:
-            continue
-        sure = found[0] / max(1e-12, found[1])
-        if sure >= CLEAR and (best is None or sure > best[0]):
-            best = sure, name, found[0]
+        seconds, sure = found[0] @ np.stack(lengths), float((found[0] / np.maximum(1e-12, found[1])).min())
+        if len(names) == 2:  # the mean as the load of the engines, the longest as the tail
+            return np.minimum(seconds, step_s)
+        if best is None or sure > best[0]:
+            best = sure, names[0], seconds
     if best is None:
         return None
-    _, name, slope = best
-    found = slope * columns[name]
+    _, name, found_s = best
     longest = columns.get("length_max")
     if name == "length_mean" and longest is not None and np.nanstd(longest) < _VARIES * np.nanmean(longest):
-        found = found + TOKEN_S * longest
-    return np.minimum(found, step_s)
-
-
-def _by_both(columns: Mapping[str, Floats]) -> Floats | None:
-    """(n,) seconds by the mean response, as the load of the engines, and by the longest, as the tail; None where one of
-    the two is not clear beside the other."""
-    if not {"length_mean", "length_max"} <= set(columns):
-        return None
-    rows = np.stack([columns["step_s"], columns["length_mean"], columns["length_max"]])
-    rows = rows[:, np.isfinite(rows).all(axis=0)]
-    y, x = rows[0], rows[1:]
-    if y.size < 12 or (x.std(axis=1) <= _VARIES * x.mean(axis=1)).any():
-        return None
-    off = x - x.mean(axis=1, keepdims=True)
-    spread = off @ off.T
-    if np.linalg.cond(spread) > 1e12:
-        return None
-    slopes = np.linalg.solve(spread, off @ (y - y.mean()))
-    left = y - y.mean() - slopes @ off
-    errors = np.sqrt(np.diag(np.linalg.inv(spread)) * float(left @ left) / (y.size - 3))
-    if (slopes < CLEAR * errors).any():
-        return None
-    found = slopes[0] * columns["length_mean"] + slopes[1] * columns["length_max"]
-    return np.minimum(found, columns["step_s"])
+        found_s = found_s + TOKEN_S * longest
+    return np.minimum(found_s, step_s)
 
 
 def _of_exported(steps: Steps) -> Account | None:
@@ -246,16 +220,22 @@ def _overlaps(columns: Mapping[str, Floats]) -> bool:
 def _taken_off(columns: Mapping[str, Floats]) -> tuple[float, float] | None:
     """(slope, its standard error) of a wait by the seconds of the step before outside its wait: -1 where generation
     runs beside the trainer and binds, 0 where it begins when the trainer is done. None of too few steps."""
-    return _slope((columns["step_s"] - columns["wait_s"])[:-1], columns["wait_s"][1:], 0.0)
+    own, wait = columns["step_s"] - columns["wait_s"], columns["wait_s"]
+    found = _slopes(wait[1:], own[None, :-1], 0.0)
+    return None if found is None else (float(found[0][0]), float(found[1][0]))
 
 
-def _slope(x: Floats, y: Floats, least: float) -> tuple[float, float] | None:
-    """(slope, its standard error) of y by x; None of too few rows, or where x scatters by no more than
-    `least` of its mean."""
-    known = np.isfinite(x) & np.isfinite(y)
-    x, y = x[known], y[known]
-    if len(x) < 8 or x.std() <= least * x.mean():
+def _slopes(y: Floats, x: Floats, least: float) -> tuple[Floats, Floats] | None:
+    """(k,) slopes of y (n,) by each row of x (k, n) beside the others, and their standard errors; None of too few
+    rows, or where a row scatters by no more than `least` of its mean, or two say the same."""
+    known = np.isfinite(y) & np.isfinite(x).all(axis=0)
+    y, x = y[known], x[:, known]
+    if y.size < 4 + 4 * len(x) or (x.std(axis=1) <= least * x.mean(axis=1)).any():
         return None
-    slope = float(np.cov(x, y)[0, 1] / x.var(ddof=1))
-    left = y - y.mean() - slope * (x - x.mean())
-    return slope, float(np.sqrt((left**2).sum() / (len(x) - 2) / ((x - x.mean()) ** 2).sum()))
+    off = x - x.mean(axis=1, keepdims=True)
+    spread = off @ off.T
+    if np.linalg.cond(spread) > 1e12:
+        return None
+    slopes = np.linalg.solve(spread, off @ (y - y.mean()))
+    left = y - y.mean() - slopes @ off
+    return slopes, np.sqrt(np.diag(np.linalg.inv(spread)) * float(left @ left) / (y.size - 1 - len(x)))

@@ -216,7 +216,8 @@ class QueueView(Struct, frozen=True):
     the depth, samples per hour. dropped_share: of finished samples, thrown away. generated_per_trained: output tokens
     generated per output token trained. dropped_at_steps: 1 = samples are thrown away in intervals alone in which a step
     ended, 0 = evenly; age is found out there, and filters throw away all the time; not known where most intervals have
-    a step. None = not exported and not to be inferred."""
+    a step. came_late: of the samples that came, those that did while no engine had a request. None = not exported and
+    not to be inferred."""
 
     depth: float | None
     depth_p95: float | None
@@ -227,6 +228,7 @@ class QueueView(Struct, frozen=True):
     dropped_share: float | None
     generated_per_trained: float | None
     dropped_at_steps: float | None = None
+    came_late: float | None = None
 
 
 class Hour(Struct, frozen=True):
@@ -337,10 +339,3 @@ class Observed(Struct, frozen=True):
     def span_s(self) -> float:
         """Seconds from start to end."""
         return self.end_s - self.start_s
-
-
-def engines_idle(observed: Observed) -> float | None:
-    """Of the instances' time, that without work: as exported, or as the trainer's log says; None where nobody does."""
-    if observed.fleet is not None:
-        return observed.fleet.idle_share
-    return None if observed.logged is None else observed.logged.idle_share

@@ -239,6 +239,17 @@ def _queue(history: History, steps: Steps | None, start_s: float, end_s: float) 
     return None
 
 
+# What a log's columns say of the rollout side as they stand.
+_ROLLOUT = {
+    **{name: name for name in ("group_size", "running", "waiting", "kv_use", "prefix_hit", "preemptions")},
+    "in_flight": "in_flight_samples",
+    "in_flight_cap": "in_flight_cap_samples",
+    "partial_share": "partial_share",
+    "turns": "turns_mean",
+    "tool_calls": "tool_calls_mean",
+    "tool_s": "tool_s_mean",
+    "tok_s": "rollout_tok_s",
+}
 _SAMPLE_S = ("mean", "p50", "p90", "p95", "p99", "max")
 
 
@@ -253,26 +264,15 @@ def logged_rollout(history: History) -> LoggedRollout | None:
     }
     size, cap = log.mean("group_size"), log.mean("queue_cap_groups")
     worked, stale = _share_of(log, "rollout_active_s", "rollout_window_s"), _share_of(log, "stale_samples", "samples")
+    means = {name: log.mean(column) for name, column in _ROLLOUT.items()}
     found = LoggedRollout(
+        **means,
         # of all seconds, so that long steps count for what they are; else the mean of the shares
         idle_share=log.mean("rollout_idle") if worked is None else min(1.0, max(0.0, 1.0 - worked)),
-        in_flight=log.mean("in_flight_samples"),
-        in_flight_cap=log.mean("in_flight_cap_samples"),
-        group_size=size,
         queue_cap=None if size is None or cap is None else cap * size,
         sample_s=seconds["sample"],
         group_s=seconds["group"],
-        running=log.mean("running"),
-        waiting=log.mean("waiting"),
-        kv_use=log.mean("kv_use"),
-        prefix_hit=log.mean("prefix_hit"),
-        preemptions=log.mean("preemptions"),
         stale_share=log.mean("stale_share") if "stale_share" in log.columns or stale is None else min(1.0, stale),
-        partial_share=log.mean("partial_share"),
-        turns=log.mean("turns_mean"),
-        tool_calls=log.mean("tool_calls_mean"),
-        tool_s=log.mean("tool_s_mean"),
-        tok_s=log.mean("rollout_tok_s"),
     )
     says = any(getattr(found, name) not in (None, ()) for name in LoggedRollout.__struct_fields__)
     return found if says else None

@@ -9,7 +9,7 @@ import numpy as np
 from fleetsim.history.counters import growth, increments
 from fleetsim.history.history import Floats, History, Note, StepLog
 from fleetsim.replay.observe.interruptions import Pause
-from fleetsim.replay.observe.intervals import fleet_total, mean, number, percentile, sums_of
+from fleetsim.replay.observe.intervals import fleet_total, mean, number, percentile, sums_of, work_of
 from fleetsim.replay.observe.observed import Observed, QueueView, Reading, TrainerView
 from fleetsim.replay.observe.steps import Steps, step_growth
 
@@ -175,6 +175,7 @@ def queue_view(history: History, steps: Steps | None, tok_s: float | None) -> Qu
         dropped_share=_dropped(history),
         generated_per_trained=tok_s / trained if tok_s is not None and trained else None,
         dropped_at_steps=_dropped_at_steps(history),
+        came_late=_came_late(history),
     )
 
 
@@ -241,6 +242,17 @@ def _dropped_at_steps(history: History) -> float | None:
     if not dropped.sum() > 0 or evenly > 0.5:
         return None
     return max(0.0, float(dropped[steps > 0].sum() / dropped.sum()) - evenly) / (1.0 - evenly)
+
+
+def _came_late(history: History) -> float | None:
+    """Where the queue grew between two times at which no engine had a request, and none made a token in between."""
+    queued, work = history.fleet.get("queue.samples"), work_of(history)
+    if queued is None or work is None:
+        return None
+    came = np.clip(np.nan_to_num(np.diff(queued)), 0.0, None)
+    made = np.nan_to_num(increments(history.values["generation_tokens"], history.step_s)).sum(axis=0)
+    late = (work[:-1] == 0) & (work[1:] == 0) & (made <= 0)
+    return float(came[late].sum() / came.sum()) if came.any() else None
 
 
 def _dropped(history: History) -> float | None:

@@ -14,7 +14,7 @@ from fleetsim.history.signals import BY_NAME
 from fleetsim.policies.samples import AGE_ACTIONS, BATCH_RULES
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.diagnose.finding import Check, Shares, is_shared
-from fleetsim.replay.observe.observed import Observed, Reading, engines_idle
+from fleetsim.replay.observe.observed import Observed, Reading
 
 # The KV cache is not what holds an instance back below this: vLLM admits whole prompts while blocks are free, and a
 # batch's use swings by a fifth around its mean as responses grow and end.
@@ -170,7 +170,8 @@ class Case(Struct, frozen=True):
     @property
     def engines_idle(self) -> float | None:
         """Of the instances' time, that without work; None where neither engines nor the trainer's log say so."""
-        return engines_idle(self.observed)
+        seen = self.observed.fleet or self.observed.logged
+        return None if seen is None else seen.idle_share
 
     @property
     def group_size(self) -> Reading | None:

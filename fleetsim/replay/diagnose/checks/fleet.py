@@ -25,7 +25,7 @@ from fleetsim.replay.diagnose.checks.case import (
     more_than,
     unseen,
 )
-from fleetsim.replay.diagnose.finding import MENDS, pools_of
+from fleetsim.replay.diagnose.finding import MENDS, pause_shares, pools_of
 from fleetsim.replay.observe.changes import changed_words, names_of, since_words, unreplaced
 from fleetsim.replay.observe.observed import FleetView
 from fleetsim.replay.observe.trainer import grows
@@ -45,6 +45,8 @@ def rollout(case: Case) -> Reply:
     """fault: the trainer waits more than its target, and earlier faults cannot explain all of it. ok: it does not wait,
     or something else is to be mended first. unknown: nobody knows how long it waits."""
     f = case.observed.fleet
+    if (late := _elsewhere(case)) is not None:
+        return late
     if case.colocated:
         share = None if case.idle is None else case.idle.value
         taken = () if share is None else (f"generation takes {units.share(share)} of a step",)
@@ -75,6 +77,39 @@ def rollout(case: Case) -> Reply:
         title, metric = "the trainer waits; what the engines do is not known", "vllm:num_requests_running"
         return unseen(case, title, metric, evidence)
     return _of_fleet(case, f, case.idle.value - (explained if first else 0.0), evidence)
+
+
+# Of a step: what no engine holds while the trainer waits, below which a grid of scrapes shows it for other reasons; of
+# the samples, those that come to the queue meanwhile.
+ELSEWHERE, LATE = 0.1, 0.05
+
+
+def _elsewhere(case: Case) -> Reply | None:
+    """Samples that no engine holds any longer and the trainer does not have yet: a judge or a tool has them. None where
+    that is not sure, or explains less than a third of what the trainer waits.
+
+    Engines that are empty for a share E of the time beside a trainer that waits for W of it are both for E + W - 1 at
+    the least. Without it a step is as much shorter where the sides follow one another, and by the smaller of E and W
+    where they work side by side.
+    """
+    wait, step, late = case.idle, case.observed.trainer.step_s, case.observed.queue.came_late or 0.0
+    if wait is None or wait.source != "exported" or step is None or step.value <= 0:
+        return None
+    empty = pause_shares(case.observed)[1]
+    least, most = max(0.0, empty + wait.value - 1.0), min(empty, wait.value)
+    said = []
+    blur = case.observed.step_s / step.value
+    if least > max(ELSEWHERE, blur):
+        said.append(f"for {units.share(least)} of the time at least no engine has a request, and the trainer waits")
+    if late >= LATE and case.starving and most >= HELPS * wait.value:
+        said.append(f"{units.share(late)} of the samples come to the queue while no engine has a request")
+    saved = least if case.colocated else most
+    return Reply("fault", "finished responses are late: a judge or a tool has them",
+        (idle_words(case), *said, "something else holds them meanwhile (inferred)"),
+        "time what comes after a response (a judge, a reward model, a sandbox), and give it more workers",
+        (saved, saved), "samples wait for a judge or a tool", ends=(max(0.0, least - blur), wait.value),
+        cause="judge or tool slow",
+    ) if said else None  # fmt: skip
 
 
 def _of_fleet(case: Case, f: FleetView, wait: float, evidence: list[str]) -> Reply:
@@ -259,10 +294,7 @@ def backlog(case: Case) -> Reply:
     if case.observed.fleet is None and idle is not None and slow and case.starving is False:
         left = idle - sum(d.gives[1] for d in slow if d.gives is not None)
         if left > IDLE:
-            return Reply("fault", "more instances than the trainer needs", evidence,
-                "with what is known of the job:\nfleetsim replay ... --scenario job.yaml --recommend",
-                (0.0, left), TOO_LARGE,
-            )  # fmt: skip
+            return _too_large(evidence, left, "with what is known of the job:\nfleetsim replay ... --scenario job.yaml")
     if case.starving is False and not case.colocated and not slow:
         found = _too_many(case, idle, evidence)
         if found is not None:
@@ -287,14 +319,9 @@ def _too_many(case: Case, idle: float | None, evidence: list[str]) -> Reply | No
     # what stands idle of a small fleet may be no whole instance
     few = f is not None and math.ceil((1.0 - (idle or 0.0)) * f.instances_now - 1e-9) >= f.instances_now
     if idle is not None and idle > IDLE and not few:
-        return Reply("fault", "more instances than the trainer needs", evidence,
-            "fleetsim replay ... --recommend", (0.0, idle), TOO_LARGE,
-        )  # fmt: skip
-    spare = _spare(case, evidence)
-    if spare > 0:
-        return Reply("fault", "more instances than the trainer needs", evidence,
-            "fleetsim replay ... --recommend", (0.0, max(spare, idle or 0.0)), TOO_LARGE,
-        )  # fmt: skip
+        return _too_large(evidence, idle)
+    if (spare := _spare(case, evidence)) > 0:
+        return _too_large(evidence, max(spare, idle or 0.0))
     light = f is not None and f.kv_use_peak is not None and f.kv_use_peak <= LIGHT and f.instances_now > 1
     if light and case.enough is None:
         evidence += _load(case)
@@ -302,6 +329,11 @@ def _too_many(case: Case, idle: float | None, evidence: list[str]) -> Reply | No
             "fleetsim replay ... --recommend", missing="a back-test that holds",
         )  # fmt: skip
     return None
+
+
+def _too_large(evidence: Sequence[str], share: float, replay: str = "fleetsim replay ...") -> Reply:
+    said, then = "more instances than the trainer needs", f"{replay} --recommend"
+    return Reply("fault", said, evidence, then, (0.0, share), TOO_LARGE)
 
 
 def _spare(case: Case, evidence: list[str]) -> float:
