@@ -14,9 +14,7 @@ from fleetsim.config.load import parsed_overrides, scenario_from_mapping, with_o
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import did_you_mean, put
 from fleetsim.config.yaml_text import from_yaml
-from fleetsim.engine.kv_memory import windows_kept
-from fleetsim.engine.model.names import model_shape
-from fleetsim.errors import FleetsimError, InputError, Problem
+from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.common import TrainerSpeed
 from fleetsim.frameworks.detection import expect, hidden, other_job, unlike
 from fleetsim.frameworks.draft import Assumed, Draft, NotModelled, Taken
@@ -29,7 +27,6 @@ from fleetsim.frameworks.tables import FRAMEWORKS
 from fleetsim.frameworks.unread_keys import name_unread
 from fleetsim.records import as_dict
 
-_HOST_SIZES = ("engine.kv_offloading_gib", "engine.kv_offloading_ratio")
 _ASSUMED = "nobody measured these; take a path out when its value below is yours"
 
 _BEHIND = "Behind each value stands the setting that it came from."
@@ -95,7 +92,6 @@ def scenario_from(
     draft = Draft(framework, settings, given)
     READERS[framework](draft, speed)
     draft.leave_out(known.left_out)
-    _leave_the_host_out(draft)
     settings.see(*known.seen)
     problems = [*draft.problems, *problems]
     if problems:
@@ -144,18 +140,6 @@ def scenario_from(
         tuple(settings.remarks),
         tuple(settings.never_looked_at()),
     )
-
-
-def _leave_the_host_out(draft: Draft) -> None:
-    """Host memory for KV blocks is not modelled beside layers with states or windows: then it is told, not refused."""
-    for path in (p for p in _HOST_SIZES if p in draft.values):
-        try:
-            shape = model_shape(str(draft.values.get("engine.model")))
-        except FleetsimError:
-            return  # the scenario says so itself
-        if any(shape.states) or windows_kept(shape, str(draft.values.get("engine.name", "vllm"))):
-            draft.note(f"{path} = {draft.values.pop(path)}", "layers with states or windows have no blocks there")
-            draft.taken = [t for t in draft.taken if t.path != path]
 
 
 def _told(problem: Problem, draft: Draft) -> Problem:

@@ -44,12 +44,3 @@ def test_what_a_configuration_says_of_host_memory(
     written = tmp_path / "scenario.yaml"
     written.write_text(imported.text)
     assert getattr(load_scenario(str(written)).engine, path) == value
-
-
-def test_a_model_whose_layers_have_states_is_read_without_it() -> None:
-    """It is named, and the job can be simulated."""
-    words = (f"+{ENGINE}.vllm.kv_offloading_size=64", "actor_rollout_ref.model.path=Qwen/Qwen3-Next-80B-A3B-Instruct")
-    imported = scenario_from("verl", read_source(str(DATA / "verl_sync.yaml"), words, CLASSES), "job.yaml", ())
-    assert not imported.scenario.engine.offloads
-    assert any("kv_offloading_gib" in left.setting for left in imported.not_modelled)
-    assert all(taken.path != "engine.kv_offloading_gib" for taken in imported.taken)
