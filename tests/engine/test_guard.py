@@ -74,6 +74,8 @@ for name in sys.argv[1:]:
             simulate(with_changes(scenario, {"engine.disaggregation": {"prefill": 2}}))
         elif name == "log":
             simulate(scenario, activity=True)
+        elif name == "loaded_s":
+            simulate(with_changes(scenario, {"engine.kv_offloading_gib": 4.0, "engine.kv_blocks": 60}))
         else:
             simulate(scenario)
         found[name] = "nothing"
@@ -155,8 +157,9 @@ def test_the_checked_build_notices_what_is_inside_the_heap_of_memory() -> None:
 @pytest.mark.parametrize("name", sorted(set(SIZES) - {"prefixes", "log"}))
 def test_a_table_of_another_size_or_type_is_not_shown_to_the_kernel(name: str) -> None:
     """In the plain build too: whoever sets a table too small hears it before the kernel runs."""
+    limits = EngineLimits(4, 64, 40, host_blocks=8, load_block_s=0.1)
     world = World(
-        LinearStepTime(1.0), EngineLimits(4, 64, 40), instances=3, several=True, stations=np.zeros(2, STATION)
+        LinearStepTime(1.0), limits, instances=3, prefix_caching=True, several=True, stations=np.zeros(2, STATION)
     )
     world.set(has_goals=1)
     world.add_samples(5)

@@ -110,7 +110,6 @@ SIZES: dict[str, TableSize] = {
     "levels": TableSize(FLOAT, lambda w: (2 * w["n_stations"], int(LEVELS)), "`level_of` ends below LEVELS"),
     "warm_s": TableSize(FLOAT, lambda w: (w["n_stations"], max(1, w["most_warm"])), "`warm_next` is taken modulo warm"),
     "reward_s": TableSize(FLOAT, _samples, "a sample's own row"),
-    "loaded_s": TableSize(FLOAT, lambda w: (w["n_samples"] if w["hosts"] else 0,), "a sample's own row"),
     "tool_s": TableSize(
         FLOAT, _calls, "a turn that is not the last one: the last ends at `target`, where a sample is over"
     ),
@@ -129,4 +128,5 @@ SIZES: dict[str, TableSize] = {
     ),
     "pools": TableSize(POOL, lambda w: (w["n_pools"],), "an instance's own pool, as `World` gives it"),
     "log": TableSize(LOG, lambda w: (w["cap_log"],), "account writes no row beyond cap_log, and counts those lost"),
+    "loaded_s": TableSize(FLOAT, lambda w: (w["n_samples"] if w["hosts"] else 0,), "a sample's own row"),
 }
