@@ -95,7 +95,7 @@ def test_a_plan_that_size_has_written_will_do(job: str, tmp_path: Path) -> None:
         ((), "no plan to make alerts for"),
         (("async-one-step", "--budget", "0"), "--budget"),
         (("async-one-step", "--tests", "t.yaml"), "tests name their rule file"),
-        (("async-one-step", "--selector", "job=rollout"), "without braces"),
+        (("async-one-step", "--selector", "job=rollout"), "in quotes"),
         (("async-one-step", "--map", "nonsense"), "SIGNAL=METRIC"),
         (("async-one-step", "--engine", "tgi"), "must be one of"),
         (("async-one-step", "--plan", "p.json"), "is given as well"),

@@ -109,7 +109,7 @@ def test_a_recommendation_that_misses_its_target_says_so_on_the_page_as_on_the_t
     plan, history = sized().result, Fleet(span_s=1800.0).history()
     missed = tuple(replace(t, limit=0.05) for t in plan.targets if t.name == "trainer_idle_fraction")
     found = plan.recommended.estimates
-    advice = AdvisedFleet(plan.instances, 1, 96, {}, found, found, replace(plan, missed=missed))
+    advice = AdvisedFleet(plan.instances, 1, 96, {}, found, plan.recommended, replace(plan, missed=missed))
     result, answers = judged(history), Answers(recommendation=advice)
     terminal = str(ReplayResult(history, result, answers, ()))
     page = words_of(Page(replay_page(history, result, answers)))
