@@ -171,8 +171,12 @@ def _gpus(draft: Draft) -> int:
         draft.could("fleet.instances", instances, lambda want: {ranks: instances})  # the servers of one node
     put_rows(draft, "engine")
     host = draft.maybe_number(_HOST, "inference.kv_cache_offload.cpu_bytes", most=1e15)
-    gib = None if host is None else Read(host.key, host.value / 2**30, True)
-    back = lambda want: None if want is None else {_HOST: int(want * 2**30)}  # noqa: E731
+    store, of = draft.text("inference.kv_cache_offload.type", default="native"), 2.0**30
+    if store.value == "mooncake":  # the bytes are those of a node
+        of *= draft.count("deployment.gpus_per_node", default=8).value / tp.value
+        draft.note(f"{store.key} = mooncake", "a store of all nodes: each instance has its own part of it here")
+    gib = None if host is None else Read(f"{host.key} in GiB", host.value / of, True)
+    back = lambda want: None if want is None else {_HOST: int(want * of)}  # noqa: E731
     draft.where_said("engine.kv_offloading_gib", gib, back=back)
     vllm_drafts(draft, "inference.vllm.speculative_config.", "inference.vllm.speculative_config")
     return instances

@@ -34,6 +34,15 @@ ENGINE = "actor_rollout_ref.rollout.engine_kwargs"
             "prime-rl", "prime_rl.toml", ("--inference.kv_cache_offload.cpu.num_bytes", str(96 * 2**30)),
             "kv_offloading_gib", 96.0,
         ),
+        # A store's are of a node: an engine of two of its eight GPUs has a quarter.
+        (
+            "prime-rl", "prime_rl.toml",
+            (
+                "--inference.kv_cache_offload.cpu.num_bytes", str(96 * 2**30),
+                "--inference.kv_cache_offload.type", "mooncake",
+            ),
+            "kv_offloading_gib", 24.0,
+        ),
     ],
 )  # fmt: skip
 def test_what_a_configuration_says_of_host_memory(
