@@ -202,7 +202,11 @@ class _Walk:
                 return floor
             p = bisect_right(self.published, sent + SAME_S) - 1
             if p >= 0 and self.lets_in and sent - self.published[p] <= SAME_S:
-                return self._publication(p, floor)
+                made = self._made(p, floor)
+                if isinstance(made, float):
+                    return made
+                (sample, end), ready, scored_s = made, -1, 0.0
+                continue  # not a call: where each sync drains the fleet, the path has as many of these as steps
             i = bisect_right(self.times, sent + SAME_S) - 1
             before, ended = self._group_ended(sent) if self.in_groups else (-1, 0.0)
             whole = before >= 0
@@ -239,11 +243,16 @@ class _Walk:
 
     def _publication(self, p: int, floor: float) -> float:
         """Back from the end of a publication to its making, through the drain if there is one."""
+        made = self._made(p, floor)
+        return made if isinstance(made, float) else self._life(*made, floor, -1)
+
+    def _made(self, p: int, floor: float) -> tuple[int, float] | float:
+        """The sample that a publication's drain waited for, and its end; without a drain, the trigger."""
         end, paused, trigger = self.published[p], max(self.paused[p], floor), max(self.trigger[p], floor)
         if self.drains and paused - trigger > SAME_S:
             sample, ended = self._ended(paused)
             if sample >= 0 and paused - ended <= SAME_S and self.sent[sample] < ended - SAME_S:
                 self._synced(end - paused)
-                return self._life(sample, ended, floor, -1)
+                return sample, ended
         self._synced(end - trigger)
         return float(min(trigger, end - SAME_S))
