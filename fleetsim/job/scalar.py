@@ -98,6 +98,11 @@ def search(
     return tried
 
 
+def nearest(tried: Mapping[float, float], wanted: float) -> float:
+    """The value whose figure is nearest to the wanted one."""
+    return min(tried, key=lambda value: abs(tried[value] - wanted))
+
+
 def is_close(simulated: float, published: float) -> bool:
     """Whether a search may end here."""
     return abs(simulated / published - 1) <= _CLOSE

@@ -55,7 +55,7 @@ class PlanCrews(Crewing):
             return here
         self._say()
         self._wanted = self._budget if best else None
-        workers = {name: self._plenty(name) for name in self.given}
+        workers = self._most
         for _ in range(ROUNDS):
             before = dict(workers)
             for name in workers:

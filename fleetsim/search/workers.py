@@ -153,8 +153,7 @@ class Crewing:
     def at_ease(self) -> Scenario:
         """The job with plenty of workers, for nothing."""
         free = {f"stations.{name}.{_PRICES[name in JUDGES]}": 0.0 for name in self.given}
-        many = {path_of(name): self._plenty(name) for name in self.given}
-        return with_changes(self.asked, free | many) if self.given else self.asked
+        return with_changes(with_workers(self.asked, self._most), free) if self.given else self.asked
 
     def job(self, guess: int, targets: Sequence[Target]) -> tuple[Scenario, int]:
         """The job with the workers that are best for it, where it limits any, and the instances beside which they are.
@@ -162,7 +161,7 @@ class Crewing:
         if not self.given:
             return self.asked, guess
         self._say()
-        workers, there = {name: self._plenty(name) for name in self.given}, self.at_ease
+        workers, there = self._most, self.at_ease
         for _ in range(ROUNDS):
             n = best_of(Trials(there, self._measure).looks, guess, targets, 1, fine=_INSTANCES).instances
             before, guess = dict(workers), n
@@ -273,6 +272,11 @@ class Crewing:
     def _step_s(self, here: Scenario) -> float:
         """Seconds of a step, infinite where such a step is of no use."""
         return self._seen(here).mean("step_s")
+
+    @property
+    def _most(self) -> dict[str, int]:
+        """Plenty of all that the job limits."""
+        return {name: self._plenty(name) for name in self.given}
 
     def _plenty(self, name: str) -> int:
         """So many of a station that none is waited for."""

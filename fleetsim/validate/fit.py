@@ -10,7 +10,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from fleetsim.engine.slowdown import slowdown_of
-from fleetsim.job.scalar import is_close, search, slope_of
+from fleetsim.job.scalar import is_close, nearest, search, slope_of
 from fleetsim.validate.arms import figures_of, scenario_of
 from fleetsim.validate.case import REPLICATIONS, PublishedCase
 
@@ -51,7 +51,7 @@ def fit(case: PublishedCase) -> Fitted | None:
         "both": 1.0,
     }[task.scalar]
     first = search(lambda value: figure(value, 1), task.low, task.high, task.value, start)
-    near = min(first, key=lambda value: abs(first[value] - task.value))
+    near = nearest(first, task.value)
     tried = search(lambda value: figure(value, REPLICATIONS), task.low, task.high, task.value, near, slope_of(first))
-    best = min(tried, key=lambda value: abs(tried[value] - task.value))
+    best = nearest(tried, task.value)
     return Fitted(best, tried[best], is_close(tried[best], task.value), len({*first, *tried}))

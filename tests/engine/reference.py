@@ -252,13 +252,17 @@ class Engine:
     def lacks(self, r: Request) -> int:
         return self.blocks(r.context) - self.blocks(r.computed)
 
-    def load(self, r: Request, found: int, read: bool, n: int) -> None:
-        """n blocks behind those that were found come from the host."""
+    def hold(self, r: Request, found: int, read: bool) -> None:
+        """It reads the blocks of its group that were found; read: somebody else does already."""
         if found:
             if not read:
                 self.take(self.units(found))
             self.prefixes[r.group].readers += 1
             r.shares = True
+
+    def load(self, r: Request, found: int, read: bool, n: int) -> None:
+        """n blocks behind those that were found come from the host."""
+        self.hold(r, found, read)
         self.take(n)
         r.own += n
         r.computed = (found + n) * self.limits.block_size
@@ -359,11 +363,7 @@ class Engine:
         self.take(self.limits.state_blocks)
         if r.loaded is None:
             r.computed = found * self.limits.block_size
-            if found:
-                if not read:
-                    self.take(self.units(found))
-                self.prefixes[r.group].readers += 1
-                r.shares = True
+            self.hold(r, found, read)
             self.runs(r)
         r.loaded = None
         if r.preemptions:

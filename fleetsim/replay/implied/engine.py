@@ -27,7 +27,7 @@ from fleetsim.engine.transport import sync_times
 from fleetsim.errors import FleetsimError
 from fleetsim.history.history import History
 from fleetsim.job.derived_values import SLOWDOWN, slower
-from fleetsim.job.scalar import powers, search, shared
+from fleetsim.job.scalar import nearest, powers, search, shared
 from fleetsim.replay.implied.scenario_draft import ScenarioDraft
 from fleetsim.replay.implied.speed import Speed, speed_of
 from fleetsim.replay.implied.workload import OUTPUT, group_size_of
@@ -153,8 +153,7 @@ def shared_speed(scenario: Scenario, step_s: float) -> LoggedSpeed | None:
 
 def _nearest(at: Callable[[float], float], low: float, high: float, wanted: float, start: float) -> float:
     """The value between `low` and `high` at which a monotone figure is nearest to the wanted one."""
-    tried = search(at, low, high, wanted, start)
-    return min(tried, key=lambda value: abs(tried[value] - wanted))
+    return nearest(search(at, low, high, wanted, start), wanted)
 
 
 def _run(scenario: Scenario, factor: float, alike: float) -> Records:
