@@ -212,6 +212,9 @@ def _scaled(scenario: Scenario, name: str, held: Mapping[str, int], factor: floa
     group = scenario.workload.group_size
     other = {path: math.ceil(factor * cap / group) * group for path, cap in held.items()}
     each = " and of ".join(f"{other[path]:,} instead of {cap:,} samples{_of_what(path)}" for path, cap in held.items())
+    adaptive = "admission.adaptive"  # it starts with no more than its most
+    if (most := other.get(f"{adaptive}.most_samples")) and most < scenario.admission.adaptive.start_samples:
+        other[f"{adaptive}.start_samples"] = most
     return _pulled(scenario, name, f"an in-flight cap of {each}", other)
 
 
