@@ -238,8 +238,12 @@ def fleet_of(scenario: Scenario, instances: int) -> dict[str, Any]:
 
 def moved_trainer(scenario: Scenario, gpus: int) -> dict[str, Any]:
     """The changes that give a trainer so many GPUs, which then count as chosen; also where it does not fit."""
-    changes = trained_on(scenario, gpus) or scaled(scenario, gpus)
-    return {**changes, "assumed": [path for path in scenario.assumed if path != "trainer.gpus"]}
+    return chosen_gpus(scenario) | (trained_on(scenario, gpus) or scaled(scenario, gpus))
+
+
+def chosen_gpus(scenario: Scenario) -> dict[str, Any]:
+    """The change by which the trainer's GPUs are no longer assumed, so that no reader of a file derives them anew."""
+    return {"assumed": [path for path in scenario.assumed if path != "trainer.gpus"]}
 
 
 def with_all_gpus(scenario: Scenario) -> Scenario:

@@ -30,7 +30,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_given
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
-from fleetsim.job.trainer_scaling import anchored, fleet_of, lays_out, least_trainer_gpus, scaled
+from fleetsim.job.trainer_scaling import anchored, chosen_gpus, fleet_of, lays_out, least_trainer_gpus, scaled
 from fleetsim.job.trials import planned, unit_of
 from fleetsim.policies.admission import LAWS
 from fleetsim.policies.samples import BATCH_RULES, IN_FLIGHT
@@ -210,6 +210,7 @@ def colocated_async(scenario: Scenario, gpus: int, trained: Changes | None = Non
 def _apart(scenario: Scenario, instances: int, trainer_gpus: int, trained: Changes | None) -> dict[str, Any]:
     """What all splits share: two pools, weights over a network."""
     return {
+        **chosen_gpus(scenario),
         **(trained or scaled(scenario, trainer_gpus)),
         **fleet_of(scenario, instances),
         **_over_the_network(scenario),
@@ -253,6 +254,7 @@ def _in_place(scenario: Scenario) -> dict[str, Any]:
 def _in_turn(scenario: Scenario, gpus: int, trained: Changes | None) -> dict[str, Any]:
     """What both colocated ways share: every GPU in both pools, no weights over a network, no batch in parts."""
     return {
+        **chosen_gpus(scenario),
         **(trained or scaled(scenario, gpus)),
         **fleet_of(scenario, gpus // scenario.engine.gpus),
         "fleet.placement": "colocated",

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
+import fleetsim as fs
 from fleetsim.cli.main import app
 from fleetsim.compare.saved_result import CANDIDATE_METRICS
 from fleetsim.config import load_scenario
@@ -120,6 +121,15 @@ def test_gates_and_the_saved_scenario(tmp_path: Path) -> None:
     assert saved.fleet.instances == advice["instances"]
     assert saved.trainer.gpus == advice["trainer_gpus"]
     assert run(*SMALL, "--strict").exit_code == 12
+
+
+def test_a_saved_way_keeps_its_trainer(tmp_path: Path) -> None:
+    """Where nobody gave the trainer's GPUs, a reader of the file would choose them anew: 8 where the way has 4."""
+    place = tmp_path / "advised.yaml"
+    result = run("--gpus", "6", "--batch", "64", "--len", "400", "--replications", "2", "--json", "--save", str(place))
+    advice = json.loads(result.stdout)["recommendation"]
+    assert advice["arrangement"] in ("2 + 4", "4 + 2"), "of two pools"
+    assert fs.load(place)["trainer.gpus"] == advice["trainer_gpus"]
 
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])

@@ -81,10 +81,12 @@ def test_pauses_lie_where_they_were(tmp_path: Path) -> None:
     assert run.observed.pauses.period_s == pytest.approx(float(np.median(np.diff([a for a, _ in truth]))), rel=0.05)
 
 
-def test_slow_instances(tmp_path: Path) -> None:
+@pytest.mark.parametrize("alike", [0.0, 0.25])
+def test_slow_instances(tmp_path: Path, alike: float) -> None:
+    """Load never stands still here; siblings that are alike in length make it move more."""
     run = seen(
         tmp_path, "scenarios/async-one-step.yaml", "run.steps=80", "fleet.instances=8",
-        "fleet.speed_factors=[1,1,1.4,1,1,1,1,1]",
+        "fleet.speed_factors=[1,1,1.4,1,1,1,1,1]", f"workload.group_correlation={alike}",
     )  # fmt: skip
     assert [i.straggler for i in run.observed.instances] == [n == 2 for n in range(8)]
 

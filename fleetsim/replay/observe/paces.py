@@ -6,7 +6,7 @@ Instances on which work piles up are slow ones behind a router that looks at no 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean, median
 
 import numpy as np
@@ -137,8 +137,10 @@ def paces_of(intervals: Intervals, expected: Floats, clean: Mask) -> Paces:
     """The pace of every instance over the intervals in `clean` (T-1,), those outside pauses.
 
     expected: (I, T-1) from `expected_growth`. In each interval an instance's growth / expected is divided by the
-    fleet's median of it, which takes out what befalls all (prompts, longer contexts); its pace is the median over time.
-    Two instances have no median one: there the faster is the measure.
+    fleet's median of it, which takes out what befalls all (prompts, longer contexts); its pace is the median over time,
+    or, where load never stands still between two scrapes, the mean by what was expected: the others are without work
+    for a part of such an interval more often than the slow one, most of all where it is short. Two instances have no
+    median one: there the faster is the measure.
 
     A straggler's pace is (1) below 0.9, (2) below 1 by over 4 standard errors, from the scatter between 8 blocks of
     time (of the instance, and of the fleet if that is larger), since load moves and scrapes come early or late, (3)
@@ -149,19 +151,23 @@ def paces_of(intervals: Intervals, expected: Floats, clean: Mask) -> Paces:
     """
     size = len(intervals.growth)
     loaded = clean & intervals.sharp & np.isfinite(expected) & (np.nan_to_num(expected) > 0)
+    steady = True
     if intervals.running is not None:
         loaded &= np.nan_to_num(intervals.running) >= 1
         even = loaded & intervals.steady
-        if (_compared(even).sum(axis=1) >= FEWEST).all():  # else load never stands still between two scrapes
-            loaded = even
+        steady = bool((_compared(even).sum(axis=1) >= FEWEST).all())
+        loaded = even if steady else loaded
     usable = _compared(loaded)
     ratio = np.where(usable, intervals.growth / np.where(usable, expected, 1.0), np.nan)
     common = _medians(ratio.T) if size >= 3 else mean(ratio, axis=0)
     usable &= np.nan_to_num(common) > 0
     ratio = np.where(usable, ratio / np.where(np.nan_to_num(common) > 0, common, 1.0), np.nan)
     judged = usable.sum(axis=1) >= FEWEST
-    paces = np.where(judged, _medians(ratio), np.nan)
-    errors = np.array([_standard_error(row[np.isfinite(row)]) for row in ratio])
+    weights = np.ones_like(ratio) if steady else expected * common
+    pace = _median if steady else _mean
+    series = [(row[of], weight[of]) for row, weight, of in zip(ratio, weights, usable, strict=True)]
+    paces = np.array([pace(*one) if known else np.nan for one, known in zip(series, judged, strict=True)])
+    errors = np.array([_standard_error(pace, *one) for one in series])
     if size < 2 or judged.sum() < 2:
         return Paces(np.ones(size), np.zeros(size, dtype=bool), judged)
     typical = float(np.median(paces[judged]) if judged.sum() >= 3 else paces[judged].max())
@@ -199,11 +205,20 @@ def _medians(rows: Floats) -> Floats:
     return np.where(count > 0, middle, np.nan)
 
 
-def _standard_error(values: Floats) -> float:
-    """Of the median of a series that is not independent from one value to the next: from blocks of time."""
+def _median(values: Floats, _: Floats) -> float:
+    return float(np.median(values))
+
+
+def _mean(values: Floats, weights: Floats) -> float:
+    return float(np.average(values, weights=weights))
+
+
+def _standard_error(pace: Callable[[Floats, Floats], float], values: Floats, weights: Floats) -> float:
+    """Of the pace of a series that is not independent from one value to the next: from blocks of time."""
     if values.size < FEWEST:
         return math.inf
-    blocks = [float(np.median(block)) for block in np.array_split(values, min(BLOCKS, values.size // 2))]
+    n = min(BLOCKS, values.size // 2)
+    blocks = [pace(*block) for block in zip(np.array_split(values, n), np.array_split(weights, n), strict=True)]
     return float(np.std(blocks, ddof=1)) / math.sqrt(len(blocks))
 
 
