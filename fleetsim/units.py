@@ -174,7 +174,7 @@ def ends(e: Interval, unit: Unit) -> tuple[str, str] | None:
 def _end(x: float, unit: Unit, seconds_unit: str) -> str:
     """One end of an interval, never rounded to the minute."""
     if unit == "share":
-        return percent(x)
+        return percent(max(x, 0.0))  # runs about 0 scatter to both sides, a share does not
     if unit == "seconds" and 1 <= abs(x) < 3600:
         return f"{x:.1f}{seconds_unit}"
     return written(x, unit).removeprefix("$")

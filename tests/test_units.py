@@ -76,3 +76,7 @@ def test_words() -> None:
     ]
     assert units.sentence("the NCCL broadcast") == "The NCCL broadcast."
     assert units.sentence("why?") == "Why?"
+
+
+def test_no_share_is_below_nothing() -> None:
+    assert units.with_ends(Estimate(0.0002, -0.0004, 0.0008), "share") == "0.0 % [0.0, 0.1]"

@@ -106,7 +106,7 @@ def check_load(load: ClosedLoad, path: str) -> None:
     for name, most in (("concurrency", 4096), ("isl", 10**6), ("osl", 10**6)):
         value = getattr(load, name)
         if not 1 <= value <= most:
-            raise InputError([Problem(f"{path} {name}", value, f"a whole number from 1 to {most:,}", f"{name}=64")])
+            raise InputError([Problem(f"{path} {name}", value, f"must be whole, from 1 to {most:,}", f"{name}=64")])
 
 
 def seen_of(load: ClosedLoad, gpu: str, model: str, known: KnownError | None = None, **engine: Any) -> SeenLoad:
