@@ -174,7 +174,7 @@ _READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
     },
     "stations.reward.workers": (
         lambda s: s.stations.reward.at == "reward" and s.workload.reward != RewardConfig(),
-        "a workload.reward.latency_s, with stations.reward.at reward,",
+        "stations.reward.at reward, with a workload.reward.latency_s,",
     ),
     **{
         f"stations.{judge}.{name}": (

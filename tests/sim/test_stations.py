@@ -494,8 +494,8 @@ def test_full_sandboxes_bind_and_a_fifth_more_of_them_saves_a_sixth() -> None:
     ("sets", "told"),
     [
         (["stations.tools.workers=4"], "only a workload.turns.count above 1"),
-        (["stations.reward.workers=4", "stations.reward.at=tools"], "only stations.reward.at reward reads it"),
-        (["stations.reward.workers=4"], "only a workload.reward.latency_s"),
+        (["stations.reward.workers=4", "stations.reward.at=tools"], "only stations.reward.at reward"),
+        (["stations.reward.workers=4"], "with a workload.reward.latency_s, reads it"),
         (["stations.reward.workers=4", "workload.reward.latency_s=2"], ""),
     ],
 )
