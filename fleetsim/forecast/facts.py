@@ -41,7 +41,7 @@ def forecast_facts(result: WholeRun) -> Facts:
     return facts(
         f"{s.name}: {units.plural(course.steps, 'step')} {'takes' if course.steps == 1 else 'take'} "
         f"{_span(t.hours, t.ranges['hours'])} and "
-        f"{_dollars(t.usd, t.ranges['usd'])}{', a wide range' if wide else ''}.",
+        f"{_dollars(t.usd, t.ranges['usd'])}{', a wide range' if wide and math.isfinite(t.hours) else ''}.",
         Fact("run", run_line(s, as_run_s)),
         _total(result, "hours", "hours", "number"),
         _total(result, "gpu_hours", "GPU-hours", "number", f"{units.number(t.gpu_hours)} GPU-hours", "gpus"),

@@ -49,7 +49,8 @@ def headline(result: Sizing) -> str:
         return f"No fleet is enough in {_cases(result.confidence)}. In the likeliest: {fleet}."
     if result.targets:
         return f"{fleet}: the fewest that hold {asked(result, held=True)}."
-    return f"{fleet}: the least step time x cost{_rate(result)}."
+    over = "" if result.confidence is None else ", on average over what the inputs may be"
+    return f"{fleet}: the least step time x cost{_rate(result)}{over}."
 
 
 def _rate(result: Sizing) -> str:
@@ -82,7 +83,7 @@ def why_infeasible(result: Sizing) -> str:
 def _likely(result: Sizing) -> str:
     """The range of the count, where it is more than one."""
     if result.confidence is not None and result.enough:
-        return f", enough in {_cases(result.confidence)}," if result.targets else ", the least expected loss,"
+        return f", enough in {_cases(result.confidence)}," if result.targets else ""
     if result.spread is None:
         return ""
     each = gpus_each(result.scenario) or 1
