@@ -44,7 +44,10 @@ def brief_facts(result: Sizing) -> Facts:
     each = instance_words(result.scenario)
     run = Fact("run", run_line(result.scenario, result.as_run_s))
     if run_differs(result.scenario, result.as_run_s):
-        observed, measure = Fact("observed", observed_line(result.scenario)), Fact("measure", _measure(result) or "")
+        observed, measure = (
+            Fact("observed", observed_line(result.scenario)),
+            Fact("measure", measured_first(result) or ""),
+        )
         assumed = assumed_line(result.scenario, result.assumptions, result.in_doubt)
         other = f"no fleet is advised until they agree; what is assumed of the run, and may be other: {assumed}"
         return facts(headline(result), run, Fact("explain", other), observed, measure, tone="unsure")
@@ -62,7 +65,7 @@ def brief_facts(result: Sizing) -> Facts:
         Fact("allow", "" if result.allow is None else result.allow.words_in(gpus_each(here))),
         Fact("observed", observed_line(result.scenario)),
         Fact("assumed", assumed_line(result.scenario, result.assumptions, result.in_doubt)),
-        Fact("measure", _measure(result) or ""),
+        Fact("measure", measured_first(result) or ""),
         tone=_tone(result),
     )
 
@@ -73,7 +76,6 @@ def all_facts(result: Sizing) -> Facts:
     batches = "one batch" if cap.steps == 1 else units.plural(cap.steps, "batch")
     return brief_facts(result).and_more(
         Fact("queue_cap_samples", value=cap.samples, title="queue cap, samples", note=batches),
-        explained("likely", words.likely(result)),
         explained("explanation", result.explanation),
         explained("surplus", words.surplus(result)),
         explained("drafts", None if result.drafts is None else result.drafts.text),
@@ -108,7 +110,7 @@ def _missed(result: Sizing) -> str:
     return "; ".join(said)
 
 
-def _measure(result: Sizing) -> str | None:
+def measured_first(result: Sizing) -> str | None:
     """The input whose error costs most, what being wrong costs, and whether some case leaves no count."""
     if result.spread is None:
         return None
