@@ -28,7 +28,6 @@ from fleetsim.size.pictures import (
     levers,
     rate_table,
     trials_table,
-    why,
 )
 from fleetsim.size.size import Sizing
 from fleetsim.size.words import being_wrong, headline
@@ -133,17 +132,18 @@ def document(result: Sizing, pictured: Pictured | None = None, call: Sequence[st
     # The two rates, where an instance has the same rate whatever it does.
     rates = rate_table(result) if result.scenario.engine.kind == "constant" else None
     arithmetic = words.arithmetic(result)
-    reasons = present(why(result.binding, result.alternatives, result.recommended.estimates), targets_words(result))
     return Document(
         job_words.kind_of("size", result.scenario),
         all_facts(result),
         (
-            Section("Why", reasons if pictured else (), on=("page",), folded=True),
             Section(
                 "More or fewer GPUs" if takes_turns(result.scenario) else "More or fewer instances",
                 (
                     terminal_only(trials_table(result.candidates, result.instances, gpus_each(result.scenario))),
-                    page_only(*(_counts(result, pictured.around) if pictured else ())),
+                    page_only(
+                        *(_counts(result, pictured.around) if pictured else ()),
+                        units.sentence(RULE) if pictured and result.targets else None,
+                    ),
                 ),
                 short="candidates (> recommended; mean ± half of the 95 % interval)",
             ),
@@ -185,20 +185,6 @@ def _at_work(result: Sizing, run: Records) -> Section:
         result.queue_cap.samples,
         folded=True,
     )
-
-
-def targets_words(result: Sizing) -> str:
-    """Which targets hold and which do not, with the figure that decides."""
-    held, missed = [], []
-    for one in result.targets:
-        found = result.recommended.estimates[one.metric]
-        text = target(one.name, one.limit)
-        if one in result.missed:
-            missed.append(f"{text}: it is {target_value(one.name, found.mean)}")
-        else:
-            held.append(f"{text}")
-    parts = [f"Missed: {'; '.join(missed)}." if missed else "", f"Held: {'; '.join(held)}." if held else ""]
-    return " ".join(part for part in (*parts, units.sentence(RULE)) if part)
 
 
 def size_document(result: Sizing, advice: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
