@@ -167,6 +167,21 @@ def test_changes_that_save_what_luck_is_are_not_told() -> None:
     assert "changes would save 0." in told[0]
 
 
+@pytest.mark.parametrize(
+    ("points", "said"),
+    [
+        ("len=0:2500,400:2500", "mean generated tokens 2,500"),
+        ("len=5000:800", "mean generated tokens 800"),
+        ("len=5000:800,6000:900", "mean generated tokens 800"),
+        ("len=0:800,500:2500", "mean generated tokens 800 to 2,500 by step 500"),
+        ("len=0:800,500:2500,900:800", "mean generated tokens 800 to 800 by step 900"),
+        ("batch=5000:512", ""),
+    ],
+)
+def test_a_schedule_says_what_it_does_within_the_run(points: str, said: str) -> None:
+    assert schedule_of([points]).words(1000) == said
+
+
 def test_what_is_saved_is_said_once() -> None:
     assert [_saves(60.0, 5.0), _saves(-60.0, 5.0), _saves(60.0, -5.0)] == [
         "saves $5.00 and 1 min 00 s",
