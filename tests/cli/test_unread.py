@@ -61,6 +61,12 @@ def test_an_option_of_one_value_given_twice_says_that_the_last_counts() -> None:
     assert found.exit_code == 0
 
 
+def test_two_forms_at_once_are_refused() -> None:
+    found = CliRunner().invoke(app, ["size", "-o", "csv", "--json"])
+    assert found.exit_code == 2
+    assert "each asks for another form" in found.stderr
+
+
 def test_a_word_that_is_no_choice_is_told_once() -> None:
     found = CliRunner().invoke(app, ["size", "-o", "xml"])
     assert found.stderr.count("xml") == 1
