@@ -86,14 +86,14 @@ def figures_share(x: float) -> str:
 
 
 def percent_change(x: float, decimals: int = 1) -> str:
-    """A relative change in percent, with its sign and without the unit: 0.031 -> "+3.1"."""
-    return f"{100 * x:+.{decimals}f}"
+    """A relative change in percent, without the unit: 0.031 -> "+3.1"; what rounds to nothing has no sign: "0.0"."""
+    text = f"{100 * x:+.{decimals}f}"
+    return text if float(text) else text[1:]
 
 
 def change(x: float, decimals: int = 1) -> str:
-    """A relative change with its sign: 0.031 -> "+3.1 %"; what rounds to nothing has none: "0.0 %"."""
-    text = percent_change(x, decimals)
-    return f"{text if float(text) else text[1:]} %"
+    """A relative change with its sign: 0.031 -> "+3.1 %"."""
+    return f"{percent_change(x, decimals)} %"
 
 
 def points(x: float, short: bool = False) -> str:
@@ -174,7 +174,7 @@ def ends(e: Interval, unit: Unit) -> tuple[str, str] | None:
 def _end(x: float, unit: Unit, seconds_unit: str) -> str:
     """One end of an interval, never rounded to the minute."""
     if unit == "share":
-        return percent(x)
+        return percent(max(x, 0.0))  # runs about 0 scatter to both sides, a share does not
     if unit == "seconds" and 1 <= abs(x) < 3600:
         return f"{x:.1f}{seconds_unit}"
     return written(x, unit).removeprefix("$")

@@ -76,3 +76,11 @@ def test_words() -> None:
     ]
     assert units.sentence("the NCCL broadcast") == "The NCCL broadcast."
     assert units.sentence("why?") == "Why?"
+
+
+def test_what_rounds_to_nothing_has_no_sign() -> None:
+    assert [units.percent_change(x) for x in (-0.0004, 0.0004, -0.031)] == ["0.0", "0.0", "-3.1"]
+
+
+def test_no_share_is_below_nothing() -> None:
+    assert units.with_ends(Estimate(0.0002, -0.0004, 0.0008), "share") == "0.0 % [0.0, 0.1]"

@@ -216,7 +216,7 @@ def _no_use(signal: StandingSignal, fleets: Fleets) -> str | None:
 def _chosen(signal: StandingSignal, fleets: Fleets, faulty: Begun, share: float) -> AlertRule | None:
     """Window, threshold and `for:` by the rule of this module; None where no alert would ever have its values."""
     rehearsal = fleets.rehearsal
-    counted = signal.name == "instances"
+    every = -float(rehearsal.expected.instances) if signal.name == "instances" else math.nan
     best: tuple[tuple[float, ...], float, float, float, Healthy] | None = None
     for window_s in fleets.windows_of(signal):
         for for_s in holds_of(signal, rehearsal):
@@ -224,13 +224,14 @@ def _chosen(signal: StandingSignal, fleets: Fleets, faulty: Begun, share: float)
             healthy = fleets.healthy(signal, window_s, points)
             if healthy is None:
                 continue
-            level = -float(rehearsal.expected.instances) if counted else _safe_level(signal, rehearsal, healthy, share)
+            # a fleet that is complete for so long may alarm when it is not; on spot machines it seldom is
+            complete = signal.name == "instances" and not _episodes(signal, fleets.own, window_s, every, points)
+            level = every if complete else _safe_level(signal, rehearsal, healthy, share)
             delays = [_delay(t(signal, window_s), level, points, t, onset) for t, onset in faulty]
             missed, p95, median = worth(delays)
             # what never finds its fault is put where it comes nearest to it
             short = level - healthy.mean if missed == 1.0 else 0.0
-            wrong = float(counted and _episodes(signal, fleets.own, window_s, level, points) > 0)
-            key = (wrong, missed, p95, median, short, window_s + for_s)
+            key = (missed, p95, median, short, window_s + for_s)
             if best is None or key < best[0]:
                 best = (key, window_s, for_s, level, healthy)
     if best is None:
@@ -238,6 +239,7 @@ def _chosen(signal: StandingSignal, fleets: Fleets, faulty: Begun, share: float)
     _, window_s, for_s, level, healthy = best
     points, center = round(for_s / rehearsal.interval_s) + 1, healthy.mean
     fault_level = _fault_level(signal, window_s, faulty)
+    counted = level == every
     if not counted:
         if fault_level is not None:
             most = center + min(HALFWAY * (fault_level - center), ROOM * (level - center))

@@ -114,7 +114,7 @@ class Calibrate:
     def _contradictions(self) -> Iterator[Problem]:
         """Options that exclude or need each other."""
         if self.url and self.files:
-            yield Problem(flag("url"), self.url, "one of --url and --from", "leave one of them out")
+            yield Problem(flag("url"), self.url, "must be one of --url and --from", "leave one of them out")
         if self.point:
             yield from self._of_points()
         if self.source == "vllm" and not self.model:
@@ -153,10 +153,10 @@ class Calibrate:
         for name in _COUNTS:
             count = getattr(self, name)
             if count is not None and count < 1:
-                yield Problem(flag(name), count, "an integer >= 1", "give a positive number")
+                yield Problem(flag(name), count, "must be an integer >= 1", "give a positive number")
         share = self.gpu_memory_utilization
         if share is not None and not 0 < share <= 1:
-            yield Problem(flag("gpu_memory_utilization"), share, "a share in (0, 1]", "vLLM's default is 0.92")
+            yield Problem(flag("gpu_memory_utilization"), share, "must be a share in (0, 1]", "vLLM's default is 0.92")
         model = self.model
         if self.source == "vllm" and model and model.startswith(("/", "./", "../")) and not os.path.isdir(model):
             remedy = "give one with a config.json, or a Hugging Face id"

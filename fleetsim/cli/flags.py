@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from fleetsim.errors import InputError, Problem
 from fleetsim.job.settings import RUN, Argument, Lends, Option
 
 
@@ -128,6 +129,12 @@ class Formed:
         Form, Option("table, json, csv (its rows) or md (all of it).", RUN, metavar="FORMAT", short="-o")
     ] = "table"
     json_: Annotated[bool, Option("One JSON document: -o json.", RUN)] = False
+
+    def __post_init__(self) -> None:
+        if self.json_ and self.format in ("csv", "md"):
+            raise InputError(
+                [Problem("--json", f"-o {self.format}", "each asks for another form", "drop one of the two")]
+            )
 
     @property
     def form(self) -> Form:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import typer
 from msgspec import Struct
 from typer.core import TyperCommand
+
+from fleetsim.cli.terminal import say
 
 _MARGIN = 4
 # A longer line is hard to read.
@@ -23,7 +26,16 @@ _COLUMN_GAPS = 16
 
 
 class Documented(TyperCommand):
-    """A command with its examples laid out for the terminal at hand."""
+    """A command with its examples laid out for the terminal at hand, which says what of an option counts that is given
+    several times and takes one value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads the words behind the command's name."""
+        _, _, order = self.make_parser(ctx).parse_args(list(args))
+        for option, times in Counter(order).items():
+            if times > 1 and not option.multiple and not getattr(option, "is_flag", False):
+                say(f"warning: {option.opts[0]} is given {times} times: the last one counts", err=True)
+        return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Prints the help."""

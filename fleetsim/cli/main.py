@@ -190,7 +190,8 @@ class ErrorsToExitCodes(TyperGroup):
 def _written_out(error: Any) -> Exception:
     """A usage error of typer's, with what was typed: where typer leaves numbers to pydantic, the error has it only."""
     for wrong in error.__cause__.errors()[:1] if hasattr(error.__cause__, "errors") else ():
-        error.message = f"{wrong['input']!r}: {_NUMBERS.get(wrong['type'], error.message)}"
+        known = _NUMBERS.get(wrong["type"])
+        error.message = f"{wrong['input']!r}: {known}" if known else wrong["msg"].removeprefix("Value error, ")
     error.message = visible(error.message)
     return error  # type: ignore[no-any-return]
 

@@ -180,7 +180,7 @@ def check(
     if not 0 < limit <= 1:
         meant = f"for {units.limit(limit / 100)} give --limit {limit / 100:g}"
         remedy = meant if 1 < limit <= 100 else "0.05 allows errors of 5 %"
-        raise InputError([Problem("--limit", limit, "a share above 0, at most 1", remedy)])
+        raise InputError([Problem("--limit", limit, "must be a share above 0, at most 1", remedy)])
     profile = load_profile(name)
     place = raw_file(profile, find_profile(name), raw)
     with progress("predicting the batches that were kept out of the fit"):

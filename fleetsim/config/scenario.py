@@ -16,6 +16,7 @@ from fleetsim.config.rules import broken_rules
 from fleetsim.config.sections import Sections, is_count
 from fleetsim.config.stations import StationConfig
 from fleetsim.config.tree import is_at
+from fleetsim.config.workload import RewardConfig
 from fleetsim.policies.admission import readers
 from fleetsim.policies.law import Order
 from fleetsim.policies.samples import AGE_ACTIONS, BATCH_RULES, IN_FLIGHT, listed, names_of
@@ -159,6 +160,10 @@ _READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
         "a trainer.checkpoint.write_bytes_s",
     ),
     "buffer.on_full": (lambda s: s.buffer.capacity_samples is not None, "a buffer.capacity_samples"),
+    **{
+        f"workload.turns.{name}": (lambda s: s.workload.turns.several, "a workload.turns.count above 1")
+        for name in ("tool_latency_s", "tool_tokens")
+    },
     "stations.tools": (
         lambda s: s.workload.turns.several or s.stations.reward.at == "tools",
         "a workload.turns.count above 1, or stations.reward.at tools,",
@@ -167,6 +172,10 @@ _READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
         f"stations.reward.{name}": (lambda s: s.stations.reward.at == "reward", "stations.reward.at reward")
         for name in StationConfig.model_fields
     },
+    "stations.reward.workers": (
+        lambda s: s.stations.reward.at == "reward" and s.workload.reward != RewardConfig(),
+        "stations.reward.at reward, with a workload.reward.latency_s,",
+    ),
     **{
         f"stations.{judge}.{name}": (
             lambda s, judge=judge: getattr(s.stations, judge) is None or getattr(s.stations, judge).has_engines,
@@ -186,11 +195,12 @@ def reader_of(scenario: Scenario, path: str) -> str:
     return ""
 
 
-def unread_notes(scenario: Scenario, sets: Iterable[str]) -> tuple[str, ...]:
-    """A sentence for each path among the `--set` texts that nothing in this scenario reads."""
-    paths = dict.fromkeys(text.partition("=")[0].strip() for text in sets)
-    found = {path: reader_of(scenario, path) for path in paths}
-    return tuple(f"{path} changes nothing here: only {reader} reads it" for path, reader in found.items() if reader)
+def unread_notes(scenario: Scenario, sets: Iterable[str], flags: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """A sentence for each path among the `--set` texts that nothing in this scenario reads. flags: other paths, and
+    what was typed for them."""
+    typed = {path: path for path in (text.partition("=")[0].strip() for text in sets)} | dict(flags or {})
+    found = {name: reader_of(scenario, path) for path, name in typed.items()}
+    return tuple(f"{name} changes nothing here: only {reader} reads it" for name, reader in found.items() if reader)
 
 
 # --- How many optimizer steps a run has: those that somebody said, else as many as its mean needs.

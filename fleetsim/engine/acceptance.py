@@ -23,10 +23,10 @@ from fleetsim.records import replace
 def lengths_of_curve(name: str, most: int) -> tuple[float, ...]:
     """L(0) to L(most) of a published curve. Raises InputError for an unknown name or a longer draft than measured."""
     if name not in CURVES:
-        raise InputError([Problem("speculation.curve", name, f"one of {', '.join(CURVES)}", "name a curve")])
+        raise InputError([Problem("speculation.curve", name, f"must be one of {', '.join(CURVES)}", "name a curve")])
     measured = CURVES[name].lengths
     if most > len(measured):
-        rule = f"at most {len(measured)}: curve {name} was measured no further"
+        rule = f"must be at most {len(measured)}: curve {name} was measured no further"
         raise InputError([Problem("speculation.num_speculative_tokens", most, rule, "draft fewer, or give acceptance")])
     return (1.0, *measured[:most])
 

@@ -210,7 +210,7 @@ def gpu_spec(gpu: str | GpuSpec) -> GpuSpec:
     if isinstance(gpu, GpuSpec):
         return gpu
     if not isinstance(gpu, str):
-        raise InputError([Problem("gpu", gpu, "a GPU's name", f"known: {', '.join(sorted(GPUS))}")])
+        raise InputError([Problem("gpu", gpu, "must be a GPU's name", f"known: {', '.join(sorted(GPUS))}")])
     key = gpu.strip().lower().replace("_", "-").replace(" ", "-").removeprefix("nvidia-").removeprefix("amd-")
     found = _BY_KEY.get(key)
     if found is not None:

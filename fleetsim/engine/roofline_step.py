@@ -188,7 +188,7 @@ def roofline(
     if kept is not None:
         limits = replace(limits, window_tokens=shape.window, window_blocks=kept.window, whole_blocks=kept.whole)
     if max_model_len is not None and limits.kv_tokens < limits.cache_tokens(max_model_len):
-        rule = f"at most the {limits.kv_tokens} tokens of KV cache on {spec.name} {layout.text}"
+        rule = f"must be at most the {limits.kv_tokens} tokens of KV cache on {spec.name} {layout.text}"
         raise InputError([Problem("max_model_len", max_model_len, rule, "lower max_model_len or raise tp")])
     found = curves or shipped_curves()
     step_time = roofline_step_time(spec, shape, layout, dtype, found, max(tokens, seqs), engine, kv_dtype)
@@ -220,15 +220,15 @@ def _wrong_names(shape: ModelShape, dtype: str, kv_dtype: str, engine: str, entr
         except InputError as error:
             yield from error.problems
     if engine not in SCHEDULERS:
-        yield Problem("engine", engine, f"one of {', '.join(SCHEDULERS)}", "name the engine")
+        yield Problem("engine", engine, f"must be one of {', '.join(SCHEDULERS)}", "name the engine")
     if entry_point not in ENTRY_POINTS:
-        yield Problem("entry_point", entry_point, f"one of {', '.join(ENTRY_POINTS)}", "name one of them")
+        yield Problem("entry_point", entry_point, f"must be one of {', '.join(ENTRY_POINTS)}", "name one of them")
 
 
 def _wrong_counts(counts: Mapping[str, int | None]) -> Iterator[Problem]:
     for key, value in counts.items():
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            yield Problem(key, value, "an integer >= 1", f"raise {key} or leave it out")
+            yield Problem(key, value, "must be an integer >= 1", f"raise {key} or leave it out")
 
 
 def _state_blocks(shape: ModelShape, layout: Layout, engine: str, element: float, block_size: int) -> int:
@@ -251,4 +251,4 @@ def _wrong_share(share: float | None) -> list[Problem]:
     good = isinstance(share, int | float) and not isinstance(share, bool)
     if share is None or (good and 0 < share <= 1):
         return []
-    return [Problem("gpu_memory_utilization", share, "a share in (0, 1]", "vLLM's default is 0.92")]
+    return [Problem("gpu_memory_utilization", share, "must be a share in (0, 1]", "vLLM's default is 0.92")]

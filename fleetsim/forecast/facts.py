@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _HOUR_S = 3600.0
 _SHOWN = 0.005  # of the hours: what holds the trainer for less is not told
+_LUCK = 0.005  # of what a run takes and costs: short runs do not know two counts better
 
 
 def forecast_facts(result: WholeRun) -> Facts:
@@ -40,7 +41,7 @@ def forecast_facts(result: WholeRun) -> Facts:
     return facts(
         f"{s.name}: {units.plural(course.steps, 'step')} {'takes' if course.steps == 1 else 'take'} "
         f"{_span(t.hours, t.ranges['hours'])} and "
-        f"{_dollars(t.usd, t.ranges['usd'])}{', a wide range' if wide else ''}.",
+        f"{_dollars(t.usd, t.ranges['usd'])}{', a wide range' if wide and math.isfinite(t.hours) else ''}.",
         Fact("run", run_line(s, as_run_s)),
         _total(result, "hours", "hours", "number"),
         _total(result, "gpu_hours", "GPU-hours", "number", f"{units.number(t.gpu_hours)} GPU-hours", "gpus"),
@@ -174,13 +175,14 @@ def _theory_words(interval: SaveInterval | None) -> str:
 def _resize_facts(plan: ResizePlan | None) -> Iterator[Fact]:
     if plan is None:
         return
-    seconds, usd = plan.saved
-    if len(plan.plan.counts) == 1:
-        n = plan.plan.counts[0][1]
-        yield Fact("resize", f"never: {units.plural(n, 'instance')} for all of it{_against(plan)}", value=0.0)
+    fixed, moved = plan.fixed.counts[0][1], len(plan.plan.counts) > 1
+    gain = 1.0 - plan.plan.worth(plan.usd_per_s) / plan.fixed.worth(plan.usd_per_s)
+    if not moved or gain < _LUCK:
+        more = f"; changes would save {units.share(gain)} of time and cost" if moved else ""
+        yield Fact("resize", f"never: {units.plural(fixed, 'instance')} for all of it{_against(plan)}{more}", value=0.0)
         return
+    seconds, usd = plan.saved
     moves = ", ".join(f"{n:,}{f' from step {step:,}' if step else ''}" for step, n in plan.plan.counts)
-    fixed = plan.fixed.counts[0][1]
     yield Fact(
         "resize",
         f"instances {moves}: {_saves(seconds, usd)} against {fixed:,} for all of it, the best that never changes",
@@ -218,8 +220,9 @@ def _against(plan: ResizePlan) -> str:
 def _saves(seconds: float, usd: float) -> str:
     """ "saves $120.00 and 2 h", "saves $120.00 and takes 5 min longer"."""
     money = f"{'saves' if usd >= 0 else 'costs'} {units.money(abs(usd))}{'' if usd >= 0 else ' more'}"
-    time = f"saves {units.seconds(seconds)}" if seconds >= 0 else f"takes {units.seconds(-seconds)} longer"
-    return f"{money}, {time}"
+    if seconds < 0:
+        return f"{money}, takes {units.seconds(-seconds)} longer"
+    return f"{money}{' and' if usd >= 0 else ', saves'} {units.seconds(seconds)}"
 
 
 def _backtest_facts(result: WholeRun) -> Iterator[Fact]:

@@ -85,13 +85,13 @@ class Schedule(Struct, frozen=True):
         said = []
         for name, points in self.columns.items():
             what, shown = SCHEDULED[name], [(at, value) for at, value in points if at < steps]
-            if not shown:
-                continue
             if what.smooth:
+                shown = shown or [points[0]]  # before its first point a value is that point's
                 last = shown[-1] if len(points) == len(shown) else (steps - 1, self.at(steps - 1)[name])
-                to = f" to {last[1]:,.6g} by step {last[0]:,}" if last[0] > shown[0][0] else ""
+                changed = any(value != shown[0][1] for _, value in (*shown, last))
+                to = f" to {last[1]:,.6g} by step {last[0]:,}" if changed else ""
                 said.append(f"{what.words} {shown[0][1]:,.6g}{to}")
-            else:
+            elif shown:
                 parts = [f"{value:,.6g}{f' from step {at:,}' if at else ''}" for at, value in shown]
                 said.append(f"{what.words} {', '.join(parts)}")
         return "; ".join(said)

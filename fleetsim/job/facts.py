@@ -180,7 +180,7 @@ def spot_line(of: Mapping[str, Estimate], scenario: Scenario, on_demand: tuple[f
         cheaper = f"{units.share(abs(cost), 0)} {'cheaper' if cost < 0 else 'dearer'}"
         longer = f"{units.share(step)} longer" if step >= _LONGER else "no longer"
         said += f": {cheaper}, {longer} than all on demand"
-    return f"{said}; worst hour {known['worst_hour']:.2g} times the mean step"
+    return f"{said}; worst hour {known['worst_hour']:.3g} times the mean step"
 
 
 def second_line(scenario: Scenario) -> str:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 # A scenario file or a shipped name, a mapping like a file's, or nothing but the defaults.
 Start = str | os.PathLike[str] | Mapping[str, Any] | None
 
+# Where the flags of tools and rewards lie.
+_STATIONS = ("workload.turns.tool_", "stations.")
 # What the seconds of a trainer's step stand for.
 _MAKE_SECONDS = ("engine.model", "engine.gpu", "trainer.gpus")
 
@@ -101,10 +103,13 @@ def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -
         scenario = with_derived(scenario, known)
     except InputError as error:
         raise _by_flag(error.problems, flags) from None
+    # what an agent's flags need, one turn has not; a flag of another panel may be for a way that is yet to be tried
+    agents = {PATHS[name]: flag(name) for name in flags if PATHS.get(name, "").startswith(_STATIONS)}
     notes = (
         *unused_notes(flags),
         *other.notes,
-        *unread_notes(scenario, sets),
+        *unread_notes(scenario, sets, agents),
+        *_group_note(fitting, scenario),
         *profiled.notes,
         *model_notes(scenario, given),
         *unlisted_price(scenario),
@@ -262,10 +267,26 @@ def _fitting(file: Start, outside: Sequence[str], flags: Mapping[str, Any], said
     batch, group = flags.get("batch"), flags.get("group_size")
     if batch is not None and group is None and not is_given("workload.group_size", given) and batch >= 1:
         most = base.workload.group_size
-        return [f"workload.group_size={next(g for g in range(most, 0, -1) if batch % g == 0)}"]
+        fits = next(g for g in range(most, 0, -1) if batch % g == 0)
+        return [] if fits == most else [f"workload.group_size={fits}"]
     if group is not None and batch is None and not is_given("trainer.batch_samples", given) and group >= 1:
         return [f"trainer.batch_samples={max(1, round(base.trainer.batch_samples / group)) * group}"]
     return []
+
+
+def _group_note(fitting: Sequence[str], scenario: Scenario) -> tuple[str, ...]:
+    if not any(line.startswith("workload.group_size=") for line in fitting):
+        return ()
+    batch, groups = scenario.trainer.batch_samples, scenario.workload.group_size
+    return (
+        text(
+            "{} {} holds no whole groups of the usual size: groups of {} are assumed; {} says yours",
+            flag("batch"),
+            batch,
+            groups,
+            flag("group_size"),
+        ),
+    )
 
 
 def _second_look(scenario: Scenario, given: set[str], flags: Mapping[str, Any]) -> tuple[list[Problem], dict[str, Any]]:

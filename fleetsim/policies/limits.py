@@ -85,7 +85,7 @@ def pool_below_a_group(a: Settings, sizes: Sizes, progress: Progress) -> Problem
     pool, group = a.pool_samples or 0, sizes.group
     if pool >= group:
         return None
-    return Problem("admission.pool_samples", pool, f"at least one group ({group})", f"raise it to {group}")
+    return Problem("admission.pool_samples", pool, f"must be at least one group ({group})", f"raise it to {group}")
 
 
 def never(a: Settings, sizes: Sizes, progress: Progress) -> None:

@@ -114,7 +114,7 @@ class JudgeFleet:
         longest = int((samples["prompt"] + tokens + samples["target"]).max()) - 1
         need = self._limits.blocks_for(longest)
         if need > self._holds:
-            rule = f"at least {need}, or what it reads, up to {longest + 1} tokens, never fits"
+            rule = f"must be at least {need}, or what it reads, up to {longest + 1} tokens, never fits"
             remedy = f"raise its engine.tp, lower stations.{self.name}.reads_share, or cap workload.output_tokens (max)"
             raise InputError([Problem(f"stations.{self.name}.engine.kv_blocks", self._holds, rule, remedy)])
 

@@ -131,14 +131,15 @@ def station_metrics(records: Records, window: StepWindow) -> dict[str, dict[str,
         own = rows[rows["station"] == k]
         used, waits = (own[levels].sum(axis=0, dtype=np.float64) for levels in ("used", "waits"))
         ended = of["served"] + of["failed"] + of["late"]
+        workers = station.workers or math.inf  # the upper edge of a level may lie above it
         row = {
             "waiting": of["waited_s"] / window.span_s,
             "in_service": max(0.0, of["served_s"] / window.span_s),
             "wait_s": of["waited_s"] / of["calls"] if of["calls"] else 0.0,
             "wait_p50_s": quantile_of(waits, 0.5) / 1000.0,
             "wait_p99_s": quantile_of(waits, 0.99) / 1000.0,
-            "workers_p99": quantile_of(used, 0.99),
-            "workers_most": quantile_of(used, 1.0),
+            "workers_p99": min(quantile_of(used, 0.99), workers),
+            "workers_most": min(quantile_of(used, 1.0), workers),
             "calls": ended / len(window.steps),
             "failed": of["failed"] / ended if ended else 0.0,
             "late": of["late"] / ended if ended else 0.0,

@@ -16,10 +16,9 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times, sync_words
 from fleetsim.estimates import Estimate
 from fleetsim.job import words
-from fleetsim.job.assumptions import assumed_values, short
 from fleetsim.job.engine_choices import BUSY, engine_words, side_words
 from fleetsim.job.facts import assumed_line, run_differs, run_facts, run_line, surplus_line, swing_line
-from fleetsim.job.grounds import how_sure, observed_line, rests_on
+from fleetsim.job.grounds import assumed_section, how_sure, observed_line, rests_on
 from fleetsim.job.trainer_scaling import gpus_each
 from fleetsim.job.words import binding_words, lost_words
 from fleetsim.quantities import WASTE, quantity
@@ -36,9 +35,6 @@ from fleetsim.tell.facts import Fact, Facts, explained, facts, measured, ranged
 
 if TYPE_CHECKING:
     from fleetsim.job.engine_source import EngineSource
-
-
-_MOST_DEFAULTS = 6
 
 
 def document(view: RunView, warnings: tuple[str, ...] = (), run: Records | None = None) -> Document:
@@ -67,6 +63,7 @@ def document(view: RunView, warnings: tuple[str, ...] = (), run: Records | None 
             ),
             Section(wasted, waste(view.metrics), on=("terminal",)),
             *(() if view.ranges is None else (how_sure(view.ranges),)),
+            assumed_section(view.assumed),
             rests_on(view.profile, view.assumed, "Every value that bears on the run was given."),
         ),
         warnings,
@@ -83,7 +80,6 @@ def run_told(view: RunView) -> Facts:
     step_s = of["step_s"].mean
     known, runs = not run_differs(s, step_s), units.plural(view.replications, "replication")
     length = f"{units.plural(len(view.steps), 'step')}, {runs}, seed {s.run.seed}"
-    called = ", ".join(f"{path} = {short(value)}" for path, value in assumed_values(s).items())
     change = binding.lift if view.change is None else view.change.words_in(gpus_each(s))
     return facts(
         f"{s.name}: a step takes {ranged('step_s', of['step_s'].mean, spans)}{wide}.",
@@ -100,12 +96,10 @@ def run_told(view: RunView) -> Facts:
         Fact("assumed", assumed_line(s, view.assumed, () if ranges is None else [part.path for part in ranges.parts])),
         Fact("measure", "" if ranges is None else swing_line(ranges) or ""),
         explained("run", f"{length}; {counted_words(view.warmups, len(view.steps))}"),
-        explained("unmeasured", f"Assumed, not measured: {called}" if called else ""),
         explained("transport", units.sentence(transport) if transport else ""),
         explained("why", words.binds(binding)),
         explained("drafts", engine_words(s) if speculation_of(s) is not None else ""),
         explained("sides", side_words(s, of[BUSY].mean) if s.engine.disaggregation else ""),
-        explained("defaults", _defaults_words(view)),
         tone="unsure" if ranges is not None and ranges.wide else "good",
     )
 
@@ -127,17 +121,6 @@ def _fleet_words(s: Scenario) -> str:
         f"{units.plural(s.fleet.instances, 'instance')} ({words.instance_words(s)}), "
         f"{units.plural(s.trainer.gpus, 'trainer GPU')}, {s.trainer.batch_samples:,} samples per step"
     )
-
-
-def _defaults_words(view: RunView) -> str:
-    """ "9 values are defaults: engine.dtype, ... and 3 more"; without those that the scenario itself calls assumed."""
-    called = assumed_values(view.scenario)
-    paths = [a.path for a in view.assumed if a.path not in called]
-    if not paths:
-        return ""
-    more = len(paths) - _MOST_DEFAULTS
-    shown = ", ".join(paths[:_MOST_DEFAULTS]) + (f" and {more} more (--html names them)" if more > 0 else "")
-    return f"{units.plural(len(paths), 'value')} {'is a default' if len(paths) == 1 else 'are defaults'}: {shown}"
 
 
 def simulate_document(

@@ -77,13 +77,6 @@ def explanation(
 ) -> str:
     """The paragraph. of: the metrics of the answer, by dotted name. told: a lever whose own best count is told
     elsewhere."""
-    return " ".join(explained(binding, alternatives, of, told=told))
-
-
-def explained(
-    binding: str, alternatives: Alternatives, of: Mapping[str, Estimate], *, told: str | None = None
-) -> tuple[str, ...]:
-    """The same as a list of points."""
     lost, longest_lost = (of[f"samples_lost.{which}"] for which in ("all", "longest_tenth"))
     words = binding_words(binding, idle=of["trainer_idle_fraction"].mean)
     sentences = [f"What binds: {words.name}." + (f" {units.capital(words.meaning)}." if words.meaning else "")]
@@ -94,17 +87,15 @@ def explained(
     sentences.append(_cheapest(alternatives))
     sentences += _anew(alternatives, told)
     sentences.append(lost_words(lost, longest_lost))
-    losing = _losing(alternatives)
-    if losing is not None:
-        sentences.append(losing)
-    return tuple(sentence for sentence in sentences if sentence)
+    sentences.append(_losing(alternatives))
+    return " ".join(sentence for sentence in sentences if sentence)
 
 
-def _losing(alternatives: Alternatives) -> str | None:
-    """Which levers would throw more samples away than now; None where none does."""
+def _losing(alternatives: Alternatives) -> str:
+    """Which levers would throw more samples away than now; "" where none does."""
     losing = [a for a in alternatives.tried if a.loses_more]
     if not losing:
-        return None
+        return ""
     each = [
         f"{a.text}, {units.share(a.long_samples_lost)} of the longest tenth and {units.share(a.samples_lost)} of all"
         for a in losing

@@ -28,7 +28,6 @@ from fleetsim.size.pictures import (
     levers,
     rate_table,
     trials_table,
-    why,
 )
 from fleetsim.size.size import Sizing
 from fleetsim.size.words import being_wrong, headline
@@ -44,7 +43,10 @@ def brief_facts(result: Sizing) -> Facts:
     each = instance_words(result.scenario)
     run = Fact("run", run_line(result.scenario, result.as_run_s))
     if run_differs(result.scenario, result.as_run_s):
-        observed, measure = Fact("observed", observed_line(result.scenario)), Fact("measure", _measure(result) or "")
+        observed, measure = (
+            Fact("observed", observed_line(result.scenario)),
+            Fact("measure", measured_first(result) or ""),
+        )
         assumed = assumed_line(result.scenario, result.assumptions, result.in_doubt)
         other = f"no fleet is advised until they agree; what is assumed of the run, and may be other: {assumed}"
         return facts(headline(result), run, Fact("explain", other), observed, measure, tone="unsure")
@@ -62,7 +64,7 @@ def brief_facts(result: Sizing) -> Facts:
         Fact("allow", "" if result.allow is None else result.allow.words_in(gpus_each(here))),
         Fact("observed", observed_line(result.scenario)),
         Fact("assumed", assumed_line(result.scenario, result.assumptions, result.in_doubt)),
-        Fact("measure", _measure(result) or ""),
+        Fact("measure", measured_first(result) or ""),
         tone=_tone(result),
     )
 
@@ -73,7 +75,6 @@ def all_facts(result: Sizing) -> Facts:
     batches = "one batch" if cap.steps == 1 else units.plural(cap.steps, "batch")
     return brief_facts(result).and_more(
         Fact("queue_cap_samples", value=cap.samples, title="queue cap, samples", note=batches),
-        explained("likely", words.likely(result)),
         explained("explanation", result.explanation),
         explained("surplus", words.surplus(result)),
         explained("drafts", None if result.drafts is None else result.drafts.text),
@@ -108,7 +109,7 @@ def _missed(result: Sizing) -> str:
     return "; ".join(said)
 
 
-def _measure(result: Sizing) -> str | None:
+def measured_first(result: Sizing) -> str | None:
     """The input whose error costs most, what being wrong costs, and whether some case leaves no count."""
     if result.spread is None:
         return None
@@ -131,17 +132,18 @@ def document(result: Sizing, pictured: Pictured | None = None, call: Sequence[st
     # The two rates, where an instance has the same rate whatever it does.
     rates = rate_table(result) if result.scenario.engine.kind == "constant" else None
     arithmetic = words.arithmetic(result)
-    reasons = present(why(result.binding, result.alternatives, result.recommended.estimates), targets_words(result))
     return Document(
         job_words.kind_of("size", result.scenario),
         all_facts(result),
         (
-            Section("Why", reasons if pictured else (), on=("page",), folded=True),
             Section(
                 "More or fewer GPUs" if takes_turns(result.scenario) else "More or fewer instances",
                 (
                     terminal_only(trials_table(result.candidates, result.instances, gpus_each(result.scenario))),
-                    page_only(*(_counts(result, pictured.around) if pictured else ())),
+                    page_only(
+                        *(_counts(result, pictured.around) if pictured else ()),
+                        units.sentence(RULE) if pictured and result.targets else None,
+                    ),
                 ),
                 short="candidates (> recommended; mean ± half of the 95 % interval)",
             ),
@@ -183,20 +185,6 @@ def _at_work(result: Sizing, run: Records) -> Section:
         result.queue_cap.samples,
         folded=True,
     )
-
-
-def targets_words(result: Sizing) -> str:
-    """Which targets hold and which do not, with the figure that decides."""
-    held, missed = [], []
-    for one in result.targets:
-        found = result.recommended.estimates[one.metric]
-        text = target(one.name, one.limit)
-        if one in result.missed:
-            missed.append(f"{text}: it is {target_value(one.name, found.mean)}")
-        else:
-            held.append(f"{text}")
-    parts = [f"Missed: {'; '.join(missed)}." if missed else "", f"Held: {'; '.join(held)}." if held else ""]
-    return " ".join(part for part in (*parts, units.sentence(RULE)) if part)
 
 
 def size_document(result: Sizing, advice: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fleetsim import units
-from fleetsim.estimates import Estimate
 from fleetsim.job.input_moves import InputPart
 from fleetsim.job.trials import Trial
 from fleetsim.job.words import target_value
 from fleetsim.quantities import quantity
 from fleetsim.search.alternative import Alternative, Alternatives
 from fleetsim.size import words
-from fleetsim.size.explain import explained
 from fleetsim.size.size import Sizing
 from fleetsim.size.spread import CountEnd
 from fleetsim.tell.charts.chart import Chart, Mark
 from fleetsim.tell.charts.kinds import Curve, change_rows, curve_chart, waterfall_chart
-from fleetsim.tell.document import Block, Bullets, Cell, Table, estimated, pair
+from fleetsim.tell.document import Block, Cell, Table, estimated, pair
 
 # A part of the headroom that would not be seen.
 _LEAST = 0.0005
@@ -54,11 +52,6 @@ def curves(result: Sizing, around: Sequence[Trial], stuck: int, now: int | None 
     left_out = f" {units.plural(stuck, 'count')} between them cannot run." if stuck else ""
     said = f"Whiskers and bands are 95 % intervals over {runs}, all under the same draws.{left_out}"
     return pair(chart("idle", "trainer_idle_fraction"), chart("step", "step_s"), chart("cost", "cost_per_step")), said
-
-
-def why(binding: str, alternatives: Alternatives, estimates: Mapping[str, Estimate]) -> Bullets:
-    """What binds, what one more instance and everything else would buy, point by point."""
-    return Bullets(explained(binding, alternatives, estimates))
 
 
 def levers(found: Alternatives) -> tuple[Block | None, ...]:

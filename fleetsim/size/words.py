@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from fleetsim import units
 from fleetsim.config.load import with_changes
@@ -49,7 +49,8 @@ def headline(result: Sizing) -> str:
         return f"No fleet is enough in {_cases(result.confidence)}. In the likeliest: {fleet}."
     if result.targets:
         return f"{fleet}: the fewest that hold {asked(result, held=True)}."
-    return f"{fleet}: the least step time x cost{_rate(result)}."
+    over = "" if result.confidence is None else ", on average over what the inputs may be"
+    return f"{fleet}: the least step time x cost{_rate(result)}{over}."
 
 
 def _rate(result: Sizing) -> str:
@@ -82,7 +83,7 @@ def why_infeasible(result: Sizing) -> str:
 def _likely(result: Sizing) -> str:
     """The range of the count, where it is more than one."""
     if result.confidence is not None and result.enough:
-        return f", enough in {_cases(result.confidence)}," if result.targets else ", the least expected loss,"
+        return f", enough in {_cases(result.confidence)}," if result.targets else ""
     if result.spread is None:
         return ""
     each = gpus_each(result.scenario) or 1
@@ -94,26 +95,7 @@ def _cases(share: float) -> str:
     return f"{units.limit(share)} of cases"
 
 
-def likely(result: Sizing) -> str | None:
-    """How far the answer may be off, and what to measure first."""
-    r = result.spread
-    if r is None:
-        return None
-    (low, high), of = r.instances, r.metrics
-    counts = f"{low:,} to {high:,} instances are right; " if low != high else ""
-    if takes_turns(result.scenario) and low != high:
-        each = result.scenario.engine.gpus
-        counts = f"{low * each:,} to {high * each:,} GPUs are right; "
-    step, cost = of["step_s"], of["cost_per_step"]
-    said = (
-        f"In {_cases(r.confidence)} {counts}a step of {result.instances:,} takes {_from_to(step, units.seconds)} "
-        f"and costs {_from_to(cost, units.money)}."
-    )
-    broken = " At the slow end no count holds the targets." if result.knee is None and not r.held else ""
-    return f"{said}{broken} {units.sentence(being_wrong(result))} {measure_first(result)}"
-
-
-def being_wrong(result: Sizing, named: str | None = None) -> str:
+def being_wrong(result: Sizing, named: str) -> str:
     """What it costs on average to stay with the answer, and which input widens its range, but for one that is named
     beside it."""
     r = result.spread
@@ -121,20 +103,6 @@ def being_wrong(result: Sizing, named: str | None = None) -> str:
     of = "the price" if result.targets and not result.at_knee else "step x cost"
     of += " at that rate" if _rate(result) and of != "the price" else ""
     return job_facts.being_wrong(r.expected_loss, of, None if r.widest == named else r.widest)
-
-
-def measure_first(result: Sizing) -> str:
-    """The input whose error costs most, and what settles it."""
-    assert result.spread is not None
-    first = result.spread.parts[0]
-    wide = "The range is wide. " if result.spread.wide else ""
-    costs = f": not knowing costs {units.money(first.usd_per_h)} an hour" if first.usd_per_h >= job_facts.CENT else ""
-    return f"{wide}Measure first {first.what} ({first.why}), with `{first.measure}`{costs}."
-
-
-def _from_to(ends: tuple[float, float], written: Callable[[float], str]) -> str:
-    low, high = map(written, ends)
-    return low if low == high else f"{low} to {high}"
 
 
 def asked(result: Sizing, *, held: bool) -> str:
@@ -260,7 +228,6 @@ def next_commands(result: Sizing, call: Sequence[str]) -> tuple[tuple[str, str],
     file = unused_name(JOB_FILE)
     found = [
         (shlex.join([*call, "--save", file]), "the job as a file, in which you change what differs"),
-        (f"fleetsim size --scenario {file}", "the fleet of that file"),
         (f"fleetsim simulate {file}", "where each second of a step goes, queue and staleness over the run"),
     ]
     if result.profile.kind in ("roofline", "derived"):

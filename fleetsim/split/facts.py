@@ -17,7 +17,7 @@ from fleetsim.search.permissions import stale
 from fleetsim.search.workers import workers_of, workers_words
 from fleetsim.sim.records import Records
 from fleetsim.simulate.gantt import gantt
-from fleetsim.size.pictures import levers, why
+from fleetsim.size.pictures import levers
 from fleetsim.split import words
 from fleetsim.split.pictures import ranking, ratio_chart, way_chart
 from fleetsim.split.split import Advice
@@ -44,7 +44,6 @@ def document(result: Advice, runs: Mapping[str, Records] | None = None) -> Docum
         f"{kind_of('split', result.scenario)} · {units.plural(result.gpus, 'GPU')}",
         split_facts(result),
         (
-            Section("Why", () if runs is None else tuple(_why(result)), on=("page",)),
             Section(
                 "Every way to use these GPUs",
                 (
@@ -134,13 +133,6 @@ def _ways_of(part: InputPart[WayEnd]) -> str:
     return f"{part.low.way}; {part.high.way}"
 
 
-def _why(result: Advice) -> Iterator[Block]:
-    """What binds, in a picture, and the ways that cannot run."""
-    yield from present(why(result.binding, result.alternatives, result.chosen.estimates))
-    if result.stuck:
-        yield f"Ways that cannot run: {'; '.join(f'{label}: {reason}' for label, reason in result.stuck)}."
-
-
 def _pictures(result: Advice) -> Iterator[Block | None]:
     """All ways, the measure that they are ranked by first."""
     measures: tuple[By, ...] = (result.by, *(m for m in ("step_s", "cost_per_step") if m != result.by))
@@ -148,6 +140,8 @@ def _pictures(result: Advice) -> Iterator[Block | None]:
     yield first
     yield pair(*others)
     yield ratio_chart(result)
+    if result.stuck:
+        yield f"Ways that cannot run: {'; '.join(f'{label}: {reason}' for label, reason in result.stuck)}."
 
 
 def split_document(result: Advice, advice: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def length_law(mean: float, cap: float, sigma: float | None = None) -> Lognormal
     Raises InputError if the cap allows no such mean.
     """
     if not 0 < mean <= _LONGEST_SHARE * cap:
-        rule = f"between 0 and {units.share(_LONGEST_SHARE, 0)} of the cap of {cap:g} tokens"
+        rule = f"must be between 0 and {units.share(_LONGEST_SHARE, 0)} of the cap of {cap:g} tokens"
         raise InputError([Problem("lengths.mean", mean, rule, "lower the mean or raise the cap")])
     cv = math.sqrt(math.expm1((LENGTH_SIGMA if sigma is None else sigma) ** 2))
     low, high = mean, 1000.0 * cap
@@ -260,7 +260,7 @@ def load_cases(ids: Collection[str] = (), folder: Path | None = None) -> list[Pu
         if count > 1
     ]
     wrong = [name for name in ids if name.upper() not in {k.upper() for k in known}]
-    problems += [Problem(flag("case"), name, f"one of {', '.join(known)}", "name one of these cases") for name in wrong]
+    problems += [Problem(flag("case"), name, f"must be one of {', '.join(known)}", "name one") for name in wrong]
     if problems:
         raise InputError(problems)
     wanted = {name.upper() for name in ids}

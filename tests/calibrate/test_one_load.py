@@ -26,7 +26,7 @@ def test_a_point_is_read() -> None:
         ("concurrency=64 isl=1000 osl=900 tok_s=many", "each of concurrency=NUMBER"),
         ("concurrency=64 concurrency=64 isl=9 osl=9 tok_s=1", "once"),
         ("concurrency=0 isl=1000 osl=900 tok_s=4100", "a whole number from 1"),
-        ("concurrency=4 isl=1000 osl=900 tok_s=-1", "tokens per second above 0"),
+        ("concurrency=4 isl=1000 osl=900 tok_s=-1", "must be above 0"),
     ],
 )
 def test_a_point_that_is_none_is_refused(text: str, said: str) -> None:
@@ -45,6 +45,17 @@ def test_one_load_moves_the_engine_by_most_of_what_it_shows_and_two_by_all() -> 
     assert first[1] / first[0] == pytest.approx(2**FOLLOWED)
     assert first[2] / first[0] == pytest.approx(2.0)
     assert "calibrated at 4 clients" in one.provenance.source
+
+
+def test_loads_that_contradict_each_other_widen_the_error() -> None:
+    """No engine makes a quarter of its roofline at one load and four times as much at another."""
+    loads = ClosedLoad(4, 100, 20), ClosedLoad(8, 200, 20)
+    seen = [seen_of(load, "H100", MODEL).tok_s.value for load in loads]
+    points = [MeasuredLoad(loads[0], seen[0] / 4), MeasuredLoad(loads[1], seen[1] * 4)]
+    found = calibrated(points, "H100", MODEL)
+    assert found.error.p90 == pytest.approx(3.0)
+    assert "(this profile +300.0 %)" in found.provenance.source
+    assert "(this profile -75.0 %)" in found.provenance.source
 
 
 def test_an_estimate_of_a_load_has_a_range() -> None:

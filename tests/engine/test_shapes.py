@@ -405,7 +405,7 @@ def test_missing_files_and_directories(tmp_path: Path) -> None:
     for text in ("", "\0", "a/b/c/d", "x" * 5000):
         with pytest.raises(InputError):
             model_shape(text)
-    with pytest.raises(InputError, match="a model's name"):
+    with pytest.raises(InputError, match="must be a name"):
         model_shape(7)  # type: ignore[arg-type]
 
 

@@ -14,6 +14,7 @@ from fleetsim.config import with_changes
 from fleetsim.errors import InputError
 from fleetsim.forecast.ask import Forecast, forecast, scene_of
 from fleetsim.forecast.course import course_of
+from fleetsim.forecast.facts import _resize_facts, _saves
 from fleetsim.forecast.resizing_plan import _cheapest_way, resize_plan
 from fleetsim.forecast.schedule import NOTHING, Schedule, schedule_of
 from fleetsim.quantities import METRICS
@@ -137,6 +138,12 @@ def _course(steps: int, schedule: Schedule) -> Any:
     return course_of(scene_of(job), schedule, steps, 1, _measure)
 
 
+def forecast_of_lengths(lengths: str) -> str:
+    """What a forecast says of changing counts."""
+    plan = resize_plan(_course(1000, schedule_of([lengths])), _measure)
+    return next(str(fact.said) for fact in _resize_facts(plan) if fact.name == "resize")
+
+
 def test_a_plan_grows_with_the_responses_and_saves_against_every_fixed_count() -> None:
     found = resize_plan(_course(1000, schedule_of(["len=0:1000,500:2500,1000:4000"])), _measure)
     counts = [n for _, n in found.plan.counts]
@@ -151,6 +158,36 @@ def test_a_run_that_stays_as_it_is_is_never_resized() -> None:
     found = resize_plan(_course(300, NOTHING), _measure)
     assert found.plan.counts == found.fixed.counts
     assert found.saved == (0.0, 0.0)
+
+
+def test_changes_that_save_what_luck_is_are_not_told() -> None:
+    """Two counts are all but equal here, whatever the lengths."""
+    told = [forecast_of_lengths(lengths) for lengths in ("len=0:1000,1000:1300", "len=0:1000,500:2500,1000:4000")]
+    assert [text.startswith("never: ") for text in told] == [True, False]
+    assert "changes would save 0." in told[0]
+
+
+@pytest.mark.parametrize(
+    ("points", "said"),
+    [
+        ("len=0:2500,400:2500", "mean generated tokens 2,500"),
+        ("len=5000:800", "mean generated tokens 800"),
+        ("len=5000:800,6000:900", "mean generated tokens 800"),
+        ("len=0:800,500:2500", "mean generated tokens 800 to 2,500 by step 500"),
+        ("len=0:800,500:2500,900:800", "mean generated tokens 800 to 800 by step 900"),
+        ("batch=5000:512", ""),
+    ],
+)
+def test_a_schedule_says_what_it_does_within_the_run(points: str, said: str) -> None:
+    assert schedule_of([points]).words(1000) == said
+
+
+def test_what_is_saved_is_said_once() -> None:
+    assert [_saves(60.0, 5.0), _saves(-60.0, 5.0), _saves(60.0, -5.0)] == [
+        "saves $5.00 and 1 min 00 s",
+        "saves $5.00, takes 1 min 00 s longer",
+        "costs $5.00 more, saves 1 min 00 s",
+    ]
 
 
 def test_the_cheapest_way_is_that_of_brute_force() -> None:

@@ -27,9 +27,10 @@ from fleetsim.search.objective import Target, price_per_s
 from fleetsim.search.ranges import KnownMetrics, expected_loss
 from fleetsim.search.surface import Surface
 from fleetsim.sim.threads import side_by_side
+from fleetsim.size.facts import measured_first
 from fleetsim.size.size import Sizing
 from fleetsim.size.spread import CountSpread, FleetCounts, count_doubt
-from fleetsim.size.words import headline, likely
+from fleetsim.size.words import headline
 from fleetsim.trainer.estimate import estimate_of
 from tests.plan.draws import all_off
 from tests.plan.fakes import fluid, metrics
@@ -69,7 +70,7 @@ def slowed(rate: float, floor_s: float = 0.0) -> Any:
 def test_what_was_given_is_not_in_doubt() -> None:
     known = planned(instance_tok_s=4000.0, trainer_step_s=20.0, sync_pause_s=1.0, len_cv=0.8)
     assert known.spread is None
-    assert likely(known) is None
+    assert measured_first(known) is None
     assert "likely" not in headline(known)
     some = planned(trainer_step_s=20.0, sync_pause_s=1.0)
     assert some.spread is not None
@@ -290,9 +291,9 @@ def test_a_job_that_some_case_breaks_says_so() -> None:
     plan = planned(max_staleness=2, max_len=8192, batch=512, target_idle=0.05)
     assert plan.spread is not None
     assert not plan.spread.held
-    said = likely(plan)
+    said = measured_first(plan)
     assert said is not None
-    assert "At the slow end no count holds the targets" in said
+    assert "if it is slow, no count is enough" in said
     tight = planned(max_staleness=2, max_len=8192, batch=512, target_idle=0.05, confidence=0.9)
     assert tight.enough is False
     assert not tight.feasible
@@ -319,9 +320,9 @@ def test_a_wide_range_is_said_first() -> None:
 def test_what_being_wrong_costs_is_said() -> None:
     plan = planned(batch=512)
     assert plan.spread is not None
-    said = likely(plan)
+    said = measured_first(plan)
     assert said is not None
-    assert f"Being wrong costs {plan.spread.expected_loss:.0%}".replace("%", " %") in said
+    assert f"being wrong costs {plan.spread.expected_loss:.0%}".replace("%", " %") in said
     assert {"expected_loss", "least_expected_loss_instances", "widest"} <= plan.said()["spread"].keys()
 
 

@@ -200,7 +200,7 @@ def test_both_types_are_flags_of_every_planning_command(tmp_path: Path) -> None:
     limits = [engine_of(j.scenario)[1] for j in (own, wide)]
     assert limits[0].kv_tokens == pytest.approx(2 * limits[1].kv_tokens, rel=0.001)
     assert "engine.kv_dtype" not in [a.path for a in assumptions_of(wide.scenario, wide.given)]
-    with pytest.raises(InputError, match="kv_dtype: 'int4': one of auto, bfloat16, float16, fp8"):
+    with pytest.raises(InputError, match="kv_dtype: 'int4': must be one of auto, bfloat16, float16, fp8"):
         roofline("H100", file, kv_dtype="int4")
     for command in ("size", "split", "simulate"):
         shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "120"}).stdout

@@ -69,7 +69,8 @@ def test_values_that_nobody_gave_are_named_and_those_given_are_not(tmp_path: Pat
     file.write_text("name: almost empty\nengine: {gpu: H200}\n")
     small = ("--set", "trainer.batch_samples=16", "--steps", "4", "--replications", "1")
     shown, _ = run(str(file), *small, "--html", str(page), "--explain")
-    assert "values are defaults: engine.model, engine.tp," in shown
+    assert "assumed (and the flags that change it)" in shown
+    assert all(name in shown for name in ("--model", "--tp", "--trainer-step-s", "--len", "--instances"))
     html = page.read_text(encoding="utf-8")
     estimated = "of compute per step, log-probs included (estimated, FSDP"
     for said in ("Qwen/Qwen2.5-7B", estimated, "8 instances", "per trainer GPU-hour"):

@@ -484,6 +484,7 @@ def test_full_sandboxes_bind_and_a_fifth_more_of_them_saves_a_sixth() -> None:
         run = simulate(scenario)
         found = metrics_of(run)
         assert found["binding"] == "environment"
+        assert found["stations"]["tools"]["workers_most"] == workers  # no more than there are
         assert found["step_s"] == pytest.approx(128 * 2 * 5.0 / workers, rel=0.05)
         steps.append(found["step_s"])
     assert steps[1] / steps[0] == pytest.approx(1 / 1.2, abs=0.03)
@@ -493,8 +494,9 @@ def test_full_sandboxes_bind_and_a_fifth_more_of_them_saves_a_sixth() -> None:
     ("sets", "told"),
     [
         (["stations.tools.workers=4"], "only a workload.turns.count above 1"),
-        (["stations.reward.workers=4", "stations.reward.at=tools"], "only stations.reward.at reward reads it"),
-        (["stations.reward.workers=4"], ""),
+        (["stations.reward.workers=4", "stations.reward.at=tools"], "only stations.reward.at reward"),
+        (["stations.reward.workers=4"], "with a workload.reward.latency_s, reads it"),
+        (["stations.reward.workers=4", "workload.reward.latency_s=2"], ""),
     ],
 )
 def test_what_no_station_reads_is_told(sets: list[str], told: str) -> None:

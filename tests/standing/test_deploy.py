@@ -191,7 +191,7 @@ def test_the_action_s_script_is_a_gate(condition: str, code: int, tmp_path: Path
     script = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"][0]["run"]
     binaries = tmp_path / "bin"
     binaries.mkdir()
-    (binaries / "pip").write_text("#!/bin/sh\nexit 0\n")
+    (binaries / "pip").write_text(f'#!/bin/sh\ntest "$*" = "install --quiet {ROOT}"\n')
     (binaries / "fleetsim").write_text(
         f'#!/bin/sh\nexec {sys.executable} -m fleetsim "$@" --replications 3 --steps 6\n'
     )
@@ -204,7 +204,8 @@ def test_the_action_s_script_is_a_gate(condition: str, code: int, tmp_path: Path
         "BEFORE": "async-one-step",
         "AFTER": "async-one-step",
         "FAIL_IF": condition,
-        "PACKAGE": "fleetsim",
+        "PACKAGE": "",
+        "GITHUB_ACTION_PATH": str(ROOT),
         "GITHUB_STEP_SUMMARY": str(summary),
     }
     done = subprocess.run(["bash", "-e", "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True)

@@ -77,6 +77,17 @@ def test_expected_restarts_are_no_alarm() -> None:
     assert rule.seen == 0
 
 
+def test_reclaims_of_spot_machines_are_no_alarm() -> None:
+    """Of twenty instances on spot machines some are always away; the alert is for more of them than ever."""
+    spot = {"share": 1.0, "mean_life_s": 3600.0, "notice_s": 0.0, "mean_absence_s": 300.0, "start_s": 60.0}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rehearsal, "MULTIPLES", (1,))
+        standing = choose(rehearse(small(instances=20, spot=spot), hours=4.0, replications=1))
+    rule = standing.rule("instances")
+    assert 0.0 < rule.threshold < 20.0
+    assert rule.false_per_month <= standing.budget_per_month
+
+
 def test_the_only_instance_is_missed_too() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rehearsal, "MULTIPLES", (1,))

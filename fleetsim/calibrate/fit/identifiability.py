@@ -170,7 +170,7 @@ def require(o: Observations, prior: Prior | None) -> None:
     if not wrong and prior is None:
         wrong = _missing(o)
     if not wrong and not len(o):
-        wrong = [Problem("observations", "none", "at least one duration", "measure, or use the prior as it is")]
+        wrong = [Problem("observations", "none", "must be at least one duration", "measure, or use the prior as it is")]
     if wrong:
         raise InputError(wrong)
 

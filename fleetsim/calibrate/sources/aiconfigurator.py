@@ -170,7 +170,7 @@ def _check_system(core: Any, system: str) -> None:
     known = sorted(p.stem for p in folder.glob("*.yaml") if (folder / "data" / p.stem).is_dir())
     if system not in known:
         raise InputError(
-            [Problem(flag("from"), f"aiconfigurator:{system}", f"one of {', '.join(known)}", "name a system")]
+            [Problem(flag("from"), f"aiconfigurator:{system}", f"must be one of {', '.join(known)}", "name a system")]
         )
 
 

@@ -129,7 +129,7 @@ def _root(config: str | os.PathLike[str] | Mapping[str, Any], name: str | None) 
         folder = path.resolve().parent.name
         name = name or (folder if path.name == "config.json" and folder else path.stem)
     if not isinstance(root, Mapping):
-        raise InputError([Problem(where, type(root).__name__, "a JSON object", "give the model's config.json")])
+        raise InputError([Problem(where, type(root).__name__, "must be a JSON object", "give the model's config.json")])
     nested = root.get("text_config", root.get("llm_config"))
     if isinstance(nested, Mapping) and "num_hidden_layers" not in root:
         outer = {k: v for k, v in root.items() if k not in ("text_config", "llm_config") and v is not None}

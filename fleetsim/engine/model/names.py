@@ -229,7 +229,7 @@ def model_shape(model: str | os.PathLike[str] | ModelShape) -> ModelShape:
     if isinstance(model, ModelShape):
         return model
     if not isinstance(model, (str, os.PathLike)):
-        raise InputError([Problem("model", model, "a model's name or the path of a config.json", "give a text")])
+        raise InputError([Problem("model", model, "must be a name, or the path of a config.json", "give a text")])
     text = os.fspath(model)
     is_name = isinstance(model, str) and not text.endswith(".json") and text.count("/") <= 1 and "\\" not in text
     found = _named(text.strip()) if is_name else None
@@ -244,5 +244,5 @@ def model_shape(model: str | os.PathLike[str] | ModelShape) -> ModelShape:
         return found
     near = difflib.get_close_matches(_keys(text)[0], _BY_KEY, n=1)
     hint = f"did you mean {_BY_KEY[near[0]].name}? or " if near else ""
-    rule = "a built-in model, a fine-tune named after one, or the path of a config.json or its folder"
+    rule = "must be a built-in model, a fine-tune named after one, or the path of a config.json or its folder"
     raise InputError([Problem("model", text, rule, f"{hint}give its config.json")])

@@ -46,7 +46,7 @@ def kv_precision_of(name: str) -> str:
     """The type of a KV cache by its name or alias. Raises InputError with all that are known."""
     found = _BY_NAME.get(name.strip().lower()) if isinstance(name, str) else None
     if found is None or found.name not in KV_BYTES:
-        raise InputError([Problem("kv_dtype", name, f"one of auto, {', '.join(KV_BYTES)}", "take auto or fp8")])
+        raise InputError([Problem("kv_dtype", name, f"must be one of auto, {', '.join(KV_BYTES)}", "take auto or fp8")])
     return found.name
 
 
@@ -54,7 +54,7 @@ def precision_of(name: str) -> Precision:
     """The record of a name or alias, in any case. Raises InputError with all that are known."""
     found = _BY_NAME.get(name.strip().lower()) if isinstance(name, str) else None
     if found is None:
-        rule = f"one of auto, {', '.join(PRECISIONS)}"
+        rule = f"must be one of auto, {', '.join(PRECISIONS)}"
         raise InputError([Problem("dtype", name, rule, "take auto, or bfloat16 for 16 bits; float32 is not served")])
     return found
 

@@ -78,7 +78,7 @@ class Fields:
         )
         if alike and len(value) == layers:
             return list(value)
-        rule = f"a list of {layers} texts or integers, one per layer"
+        rule = f"must be a list of {layers} texts or integers, one per layer"
         self.wrong(key, value if isinstance(value, str) else type(value).__name__, rule, "copy it whole")
         return None
 
@@ -100,15 +100,15 @@ def read_json(path: Path) -> Any:
     """
     try:
         if not path.exists():
-            raise InputError([Problem("model", str(path), "an existing file", "check the path")])
+            raise InputError([Problem("model", str(path), "must be an existing file", "check the path")])
         if not path.is_file():
-            raise InputError([Problem("model", str(path), "a regular file", "give the config.json itself")])
+            raise InputError([Problem("model", str(path), "must be a regular file", "give the config.json itself")])
         size = path.stat().st_size
         if size > _MAX_FILE_BYTES:
-            rule = f"at most {_MAX_FILE_BYTES} bytes (it has {size})"
+            rule = f"must be at most {_MAX_FILE_BYTES} bytes (it has {size})"
             raise InputError([Problem("model", str(path), rule, "give config.json, not the weights or tokenizer")])
         return from_loose_json(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError([Problem("model", str(path), "a readable text file", str(error))]) from error
+        raise InputError([Problem("model", str(path), "must be a readable text file", str(error))]) from error
     except ValueError as error:
         raise InputError([Problem("model", str(path), f"valid JSON ({error})", "download it again")]) from error
