@@ -37,6 +37,8 @@ from fleetsim.search.objective import Target
 _FINE = 4 / 3
 # A gain below this share of the objective is none.
 LEAST_GAIN = 0.02
+# By so much of itself a share that is lost may be larger in one look than in another, by luck.
+_LUCK = 0.05
 # Shares of samples that are lost: of all, and of the longest tenth.
 LOST = ("samples_lost.all", "samples_lost.longest_tenth")
 
@@ -45,13 +47,14 @@ class Anew(Struct, frozen=True):
     """A changed job with its own count.
 
     scenario: with that count; trial: what it came to. instead_of: the trial of the job as it is. holds: whether it
-    holds all targets.
+    holds all targets. looked: whether both are looks.
     """
 
     scenario: Scenario
     trial: Trial
     instead_of: Trial
     holds: bool
+    looked: bool = False
 
     @property
     def instances(self) -> int:
@@ -84,7 +87,8 @@ class Anew(Struct, frozen=True):
     @property
     def loses_more(self) -> bool:
         """Whether notably more samples are thrown away than in the job as it is."""
-        return any(more_lost((self.instead_of.mean(metric), self.trial.mean(metric))) for metric in LOST)
+        luck = 1.0 + _LUCK * self.looked
+        return any(more_lost((luck * self.instead_of.mean(metric), self.trial.mean(metric))) for metric in LOST)
 
     @property
     def saves(self) -> bool:
@@ -112,7 +116,7 @@ def anew(
     except StuckError:
         return None
     holds = all(t.held_by(trial.estimates[t.metric]) for t in targets)
-    return Anew(with_instances(trials.scenario, best.instances), trial, now, holds)
+    return Anew(with_instances(trials.scenario, best.instances), trial, now, holds, look)
 
 
 # The lever that leaves all as it is but the count.

@@ -26,6 +26,7 @@ from fleetsim.job.assumptions import is_estimated
 from fleetsim.job.derived_values import SECONDS, TP, instance_gpus, with_derived
 from fleetsim.job.lengths import law_from_flags, share_above
 from fleetsim.job.nameplate import context_in_flight, samples_in_flight
+from fleetsim.policies.admission import BATCHES_AHEAD
 from fleetsim.policies.law import EachStep, Looser, written
 from fleetsim.policies.samples import IN_FLIGHT
 from fleetsim.records import replace
@@ -296,6 +297,8 @@ def _staleness(scenario: Scenario) -> Iterator[Lever]:
         text, changes = _more_of(scenario, looser)
     elif looser is not None and scenario.buffer.leftover != "defer":
         text, changes = looser.says, dict(looser.changes)
+        if scenario.fleet.placement == "colocated":  # beside the batch in training, which counts, nothing is generated
+            changes[BATCHES_AHEAD] += 1
         if IN_FLIGHT[scenario.sync.in_flight].drains:
             changes["sync.in_flight"] = "abort_resume"
     else:

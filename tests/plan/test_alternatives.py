@@ -113,6 +113,22 @@ def test_a_lever_is_one_change(changes: dict[str, Any], name: str, path: str, va
     assert changed(lever(job(**changes), name), path) == value
 
 
+@pytest.mark.parametrize("placement", ["disaggregated", "colocated"])
+def test_a_batch_ahead_of_a_barrier_shortens_a_step(placement: str) -> None:
+    """On shared GPUs, too, where nothing is generated beside the batch in training: one ahead would be a barrier."""
+    s = job(
+        engine__kind="constant",
+        engine__instance_tok_s=4000.0,
+        fleet__placement=placement,
+        trainer__batch_samples=64,
+        trainer__fixed_s=4.0,
+        admission__law="barrier",
+        sync__in_flight="drain",
+        run__steps=12,
+    )
+    assert simulated(lever(s, STALENESS), 0)["step_s"] < 0.95 * simulated(s, 0)["step_s"]
+
+
 @pytest.mark.parametrize(
     ("now", "then"),
     [
