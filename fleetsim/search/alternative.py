@@ -24,7 +24,7 @@ from fleetsim.job.trials import Trial, Trials, with_instances
 from fleetsim.records import field_names
 from fleetsim.search.best import best_of
 from fleetsim.search.change import Change, Typed
-from fleetsim.search.levers import OF_THE_ALGORITHM, ON_DEMAND, Lever, cuts_many, more_lost, risk_words
+from fleetsim.search.levers import LOST, OF_THE_ALGORITHM, ON_DEMAND, Lever, cuts_many, more_lost, risk_of
 from fleetsim.search.objective import Target
 
 # --- A changed job with the fleet that is best for it: what the change saves once the count is chosen anew.
@@ -39,8 +39,6 @@ _FINE = 4 / 3
 LEAST_GAIN = 0.02
 # By so much of itself a share that is lost may be larger in one look than in another, by luck.
 _LUCK = 0.05
-# Shares of samples that are lost: of all, and of the longest tenth.
-LOST = ("samples_lost.all", "samples_lost.longest_tenth")
 
 
 class Anew(Struct, frozen=True):
@@ -328,13 +326,6 @@ def compared(lever: Lever, runs: Runs, base: Runs) -> Alternative:
         risk=risk,
         permission=permission_of(lever, risk),
     )
-
-
-def risk_of(lever: Lever, before: Callable[[str], float], after: Callable[[str], float]) -> str | None:
-    """What a lever asks of the algorithm, by the means of metrics without and with it."""
-    of_all, of_longest = ((before(m), after(m)) for m in LOST)
-    p99, mean = ((before(m), after(m)) for m in ("staleness_steps.p99", "staleness_steps.mean"))
-    return risk_words(lever, p99, mean, of_longest, of_all)
 
 
 def permission_of(lever: Lever, risk: str | None) -> str | None:

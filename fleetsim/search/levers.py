@@ -8,7 +8,7 @@ none can be lifted.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -68,6 +68,8 @@ _HOST_GIB = 128
 CUT_SHARE = 0.05
 # What is called a risk: this much older on average, in steps; this much more of the samples, or the long ones, lost.
 _OLDER, _MORE_LOST = 0.02, 0.005
+# Shares of samples that are lost: of all, and of the longest tenth.
+LOST = ("samples_lost.all", "samples_lost.longest_tenth")
 # Judge -> one more of its engines.
 MORE_OF = {name: f"one_more_{name}" for name in JUDGES}
 # Levers that change the recipe; no other does, whatever else it changes.
@@ -411,27 +413,20 @@ def more_lost(lost: tuple[float, float]) -> bool:
     return lost[1] > lost[0] + _MORE_LOST
 
 
-def risk_words(
-    lever: Lever,
-    stale: tuple[float, float],
-    stale_mean: tuple[float, float],
-    lost: tuple[float, float],
-    lost_of_all: tuple[float, float],
-) -> str | None:
-    """What a lever asks of the algorithm, in words; None where it asks nothing.
-
-    stale, stale_mean: staleness in steps, p99 and mean, without and with it. lost, lost_of_all: shares of the long
-    samples and of all that are lost.
-    """
+def risk_of(lever: Lever, before: Callable[[str], float], after: Callable[[str], float]) -> str | None:
+    """What a lever asks of the algorithm, in words, by the means of metrics without and with it; None where it asks
+    nothing."""
+    of_all, of_longest = ((before(m), after(m)) for m in LOST)
+    p99, mean = ((before(m), after(m)) for m in ("staleness_steps.p99", "staleness_steps.mean"))
     risks = []
     if lever.truncated > 0:
         risks.append(f"{units.share(lever.truncated)} of the responses truncated")
-    if stale[1] > stale[0]:
-        risks.append(f"staleness p99 {stale[1]:.3g} instead of {stale[0]:.3g} steps")
-    elif stale_mean[1] > stale_mean[0] + _OLDER:
-        risks.append(f"mean staleness {stale_mean[1]:.3g} instead of {stale_mean[0]:.3g} steps")
-    if more_lost(lost):
-        risks.append(f"{units.share(lost[1])} instead of {units.share(lost[0])} of the longest tenth lost")
-    elif more_lost(lost_of_all):
-        risks.append(f"{units.share(lost_of_all[1])} instead of {units.share(lost_of_all[0])} of all samples lost")
+    if p99[1] > p99[0]:
+        risks.append(f"staleness p99 {p99[1]:.3g} instead of {p99[0]:.3g} steps")
+    elif mean[1] > mean[0] + _OLDER:
+        risks.append(f"mean staleness {mean[1]:.3g} instead of {mean[0]:.3g} steps")
+    if more_lost(of_longest):
+        risks.append(f"{units.share(of_longest[1])} instead of {units.share(of_longest[0])} of the longest tenth lost")
+    elif more_lost(of_all):
+        risks.append(f"{units.share(of_all[1])} instead of {units.share(of_all[0])} of all samples lost")
     return ", ".join(risks) or None
