@@ -47,6 +47,7 @@ ONE_MORE, CAP, NO_CAP, LOWER_CAP, HELD, HOST, WORKERS, LARGER_TRAINER, SMALLER_T
     "sync_cadence",
     "length_cap",
 )
+RESUMED = "resumed_in_flight"
 # What the workers of a station are called.
 CALLED: Mapping[str, str] = {"tools": "sandboxes", "reward": "reward workers"}
 # Shares of instances on spot machines that are tried beside another one, and what they are called.
@@ -73,7 +74,7 @@ LOST = ("samples_lost.all", "samples_lost.longest_tenth")
 # Judge -> one more of its engines.
 MORE_OF = {name: f"one_more_{name}" for name in JUDGES}
 # Levers that change the recipe; no other does, whatever else it changes.
-OF_THE_ALGORITHM = (STALENESS, CADENCE, LENGTH)
+OF_THE_ALGORITHM = (STALENESS, CADENCE, RESUMED, LENGTH)
 
 
 class Lever(Struct, frozen=True):
@@ -109,7 +110,7 @@ def levers_of(
     """
     found = [Lever(ONE_MORE, more, Typed({"fleet.instances": grown.fleet.instances}), grown)]
     counted = given is not None and not is_given("fleet.second.instances", given)  # both makes were
-    for lever in (_judges, _spot, *(() if counted else (_second,)), _caps, _staleness, _cadence):
+    for lever in (_judges, _spot, *(() if counted else (_second,)), _caps, _staleness, _cadence, _resumed):
         found += lever(scenario)
     if too_old:
         found += _lower_cap(scenario)
@@ -343,6 +344,13 @@ def _cadence(scenario: Scenario) -> Iterator[Lever]:
     what = "2nd step" if (s.trigger, count) == ("steps", 1) else f"{2 * count:,} {s.trigger}"
     changes = {path: 2 * count, **_queue_of_the_window(scenario, 2.0)}
     yield _pulled(scenario, CADENCE, f"a weight sync every {what}", changes)
+
+
+def _resumed(scenario: Scenario) -> Iterator[Lever]:
+    """No wait for what is in flight before a sync, where some is: it goes on after it, with the new weights."""
+    if IN_FLIGHT[scenario.sync.in_flight].drains and not law_of(scenario).waits_for_trainer:
+        text = "unfinished responses resumed after a sync instead of waited for"
+        yield _pulled(scenario, RESUMED, text, {"sync.in_flight": "abort_resume"})
 
 
 def _queue_of_the_window(scenario: Scenario, factor: float) -> dict[str, Any]:

@@ -49,6 +49,19 @@ def test_what_needs_a_permission_stands_apart_where_it_saves_more_and_does() -> 
     assert "if the recipe may" not in str(lines["change"])
 
 
+def test_a_sync_that_waits_for_what_is_in_flight_is_told_what_that_costs() -> None:
+    job = fs.load(None, {"sync.in_flight": "drain"}, batch=64, len=300, max_staleness=2)
+    plan = size(Size(job=job, in_brief=True)).plan
+    best = plan.allow or plan.change
+    assert best is not None
+    assert best.flag == "--set sync.in_flight=abort_resume"
+    assert best.permission is not None
+    now = long_run(plan.scenario, plan.instances)
+    saves = now["cost_per_step"] - (then := followed(job, best))["cost_per_step"]
+    assert saves == pytest.approx(best.saves_usd, rel=0.15)
+    assert then["objective"] < 0.7 * now["objective"]
+
+
 def test_a_brief_answer_says_the_same_moves_as_a_whole_one() -> None:
     job, plan = sized(None)
     brief = size(Size(job=job, in_brief=True)).plan

@@ -23,7 +23,18 @@ from fleetsim.job.words import BINDINGS, lost_words
 from fleetsim.records import replace
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.change import Typed
-from fleetsim.search.levers import CADENCE, CAP, HOST, LENGTH, NO_CAP, ONE_MORE, STALENESS, levers_of, share_above
+from fleetsim.search.levers import (
+    CADENCE,
+    CAP,
+    HOST,
+    LENGTH,
+    NO_CAP,
+    ONE_MORE,
+    RESUMED,
+    STALENESS,
+    levers_of,
+    share_above,
+)
 from fleetsim.search.moves import alternatives_of
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.workload.lengths import quantile_length
@@ -106,6 +117,7 @@ def test_host_memory_is_offered_where_samples_come_back_to_caches_that_are_too_s
         ({}, CADENCE, "sync.every_steps", 2),
         ({"sync__trigger": "pulls", "sync__every_pulls": 3}, CADENCE, "sync.every_pulls", 6),
         ({"sync__trigger": "samples", "sync__every_samples": 512}, CADENCE, "sync.every_samples", 1024),
+        ({"sync__in_flight": "drain"}, RESUMED, "sync.in_flight", "abort_resume"),
         ({}, ONE_MORE, "fleet.instances", 9),
     ],
 )
@@ -199,6 +211,7 @@ def test_the_queue_of_a_sync_window_grows_with_it() -> None:
         ({"admission__law": "unbounded"}, STALENESS),
         ({"admission__law": "adaptive"}, STALENESS),
         ({"admission__law": "adaptive"}, NO_CAP),
+        ({"admission__law": "barrier", "sync__in_flight": "drain"}, RESUMED),  # then nothing is in flight
         ({"workload__output_tokens": 512}, LENGTH),
     ],
 )
