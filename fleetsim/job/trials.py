@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.judges import judges_of
+from fleetsim.config.law_numbers import law_of, steps_per_version
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, has_spot, most_steps, reclaims_s
 from fleetsim.errors import InputError, StuckError
@@ -24,6 +25,7 @@ from fleetsim.estimates import Estimate, differs, ratio_of
 from fleetsim.job.lengths import where_longest
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.trainer_scaling import count_words, counted, next_count, takes_turns, trainer_gpus
+from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.sim.processes import begin, begun, elsewhere, measured, some_free
 from fleetsim.sim.stop import stopping
 from fleetsim.sim.threads import beside, side_by_side
@@ -143,6 +145,9 @@ def look_steps(scenario: Scenario) -> int:
         return most_steps(scenario)
     steps = max(_FEWEST, min(_LOOK, _LOOK_SAMPLES // scenario.trainer.batch_samples))
     deep = max(least_warmup_steps(scenario) - 1, math.ceil(pipeline_steps(scenario)))
+    admission = scenario.admission
+    if AGE_ACTIONS[admission.age_action].drops and law_of(scenario).ahead is None:  # what is dropped waits so long
+        deep = max(deep, math.ceil((admission.max_age or 0.0) * steps_per_version(scenario)))
     if any(judge.has_engines for judge in judges_of(scenario).values()):  # their queue fills behind that of the engines
         deep *= _DEPTHS
     period = scenario.period_steps  # a part of one would have too many evaluations, or none

@@ -32,8 +32,8 @@ from fleetsim.policies.limits import (
 )
 from fleetsim.policies.samples import complete, listed
 
-# The setting that a version window reads, and the flag --max-staleness sets.
-MAX_STALENESS = "admission.max_staleness"
+# The setting that a version window reads, and the flag --max-staleness sets; and the one of batches.
+MAX_STALENESS, BATCHES_AHEAD = "admission.max_staleness", "admission.batches_ahead"
 
 
 LAWS: Mapping[LawName, Law] = complete(
@@ -49,7 +49,7 @@ LAWS: Mapping[LawName, Law] = complete(
             parameter=None,
             also_reads=(),
             looser=Exchange(
-                changes={"admission.law": "batches_ahead", "admission.batches_ahead": 1},
+                changes={"admission.law": "batches_ahead", BATCHES_AHEAD: 1},
                 says="one batch ahead instead of a barrier",
             ),
             cap=None,
@@ -68,7 +68,7 @@ LAWS: Mapping[LawName, Law] = complete(
             ahead=Ahead(unit="batches", most=lambda a: float(a.batches_ahead), and_current=0.0, promised=True),
             in_flight=lambda a, sizes: float(sizes.batch * a.batches_ahead),
             oldest=oldest_by_batches,
-            parameter="admission.batches_ahead",
+            parameter=BATCHES_AHEAD,
             also_reads=(),
             looser=Looser(more=1, says="{} batches ahead", lift="more admission.batches_ahead"),
             cap=None,

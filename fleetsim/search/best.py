@@ -37,8 +37,8 @@ _WAVES = 6
 _FLOOR = 0.95
 # Of the start, counts that are looked at before the most that may be useful.
 _TIMES = (1, 2, 4, 8)
-# Counts whose looks are within so much of the best one's are decided by long runs, this many of them at most.
-_CLOSE, _DECIDED, _SURE = 1.05, 4, 0.97
+# Counts whose looks are within so much of the best one's are decided by long runs: at least, at most so many.
+_CLOSE, _PAIR, _DECIDED, _SURE = 1.05, 2, 4, 0.97
 # Where both pools take turns, up to so many times the job's own count is looked at.
 _TURNS = 64
 # Where old samples are thrown away, more instances may make a step longer: so much of it is sure.
@@ -141,36 +141,38 @@ class _Search:
     def _least(self, fine: float) -> int:
         """The count with the least objective: looked for by looks, decided between the closest by a long run each."""
         most = self._worth_a_look()
+        falls = _FALLS if AGE_ACTIONS[self._trials.scenario.admission.age_action].drops else 1.0
         bends = {bisect_left(self._counts, n) + 1 for n in _bends(self._trials.scenario)}
         looked = least(
             self._step_s, self._price, self._start, most, power=self._power, fine=fine,
             bends={k for k in bends if k <= most},
             known=[k for k in self._looked() if k <= most], floor=self._look_floor_s,
-            falls=_FALLS if AGE_ACTIONS[self._trials.scenario.admission.age_action].drops else 1.0,
+            falls=falls,
             beat=self._beat, ahead=self._ahead,
         )  # fmt: skip
 
         by_look = {k: self._objective(k, self._step_s(k)) for k in self._looked()}
-        close = [k for k in sorted(by_look, key=by_look.__getitem__) if by_look[k] <= _CLOSE * by_look[looked]]
+        close = [k for k in sorted(by_look, key=by_look.__getitem__) if by_look[k] <= _CLOSE / falls * by_look[looked]]
         if len(close) == 1 or self._replications == 1:
             return looked
-        # Under the same draws a look misses as much of one count as of the next: who is behind by more is not run.
-        long: dict[int, float] = {}
+        # Under the same draws a look misses as much of one count as of the next: who is behind by more is not run. Of
+        # several looks the least is a lucky one, so two long runs are needed to say how much they miss.
+        close, long = close[:_DECIDED], dict[int, float]()
 
         def missed() -> float:
             return min((long[n] / by_look[n] for n in long), default=1.0)
 
-        def may_be_best(k: int) -> bool:
-            least_of_it = self._objective(k, self._floor_s(k)) if long else 0.0
-            return not long or max(_SURE * missed() * by_look[k], least_of_it) < min(long.values())
+        def may_be_best(i: int) -> bool:
+            bound, look = self._objective(close[i], self._floor_s(close[i])), missed() * by_look[close[i]]
+            return i < _PAIR or max(_SURE * falls * look, bound) < min(long.values())
 
-        for i, k in enumerate(close[:_DECIDED]):
-            if not may_be_best(k):
+        for i, k in enumerate(close):
+            if not may_be_best(i):
                 continue
             if self._trials.idle:  # the next ones, if this one is as its look says; then the other runs of the best
                 long[k] = missed() * by_look[k]
-                for n in filter(may_be_best, close[i + 1 : _DECIDED]):
-                    self._trials.ahead(self._at(n))
+                for n in filter(may_be_best, range(i + 1, len(close))):
+                    self._trials.ahead(self._at(close[n]))
                 self._trials.ahead(self._at(min(long, key=long.__getitem__)), 1)
             long[k] = self._objective(k, self._long(k, 1).mean("step_s"))
         return min(long, key=long.__getitem__)

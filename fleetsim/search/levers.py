@@ -8,7 +8,7 @@ none can be lifted.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -26,6 +26,7 @@ from fleetsim.job.assumptions import is_estimated
 from fleetsim.job.derived_values import SECONDS, TP, instance_gpus, with_derived
 from fleetsim.job.lengths import law_from_flags, share_above
 from fleetsim.job.nameplate import context_in_flight, samples_in_flight
+from fleetsim.policies.admission import BATCHES_AHEAD
 from fleetsim.policies.law import EachStep, Looser, written
 from fleetsim.policies.samples import IN_FLIGHT
 from fleetsim.records import replace
@@ -46,6 +47,7 @@ ONE_MORE, CAP, NO_CAP, LOWER_CAP, HELD, HOST, WORKERS, LARGER_TRAINER, SMALLER_T
     "sync_cadence",
     "length_cap",
 )
+RESUMED = "resumed_in_flight"
 # What the workers of a station are called.
 CALLED: Mapping[str, str] = {"tools": "sandboxes", "reward": "reward workers"}
 # Shares of instances on spot machines that are tried beside another one, and what they are called.
@@ -67,10 +69,12 @@ _HOST_GIB = 128
 CUT_SHARE = 0.05
 # What is called a risk: this much older on average, in steps; this much more of the samples, or the long ones, lost.
 _OLDER, _MORE_LOST = 0.02, 0.005
+# Shares of samples that are lost: of all, and of the longest tenth.
+LOST = ("samples_lost.all", "samples_lost.longest_tenth")
 # Judge -> one more of its engines.
 MORE_OF = {name: f"one_more_{name}" for name in JUDGES}
 # Levers that change the recipe; no other does, whatever else it changes.
-OF_THE_ALGORITHM = (STALENESS, CADENCE, LENGTH)
+OF_THE_ALGORITHM = (STALENESS, CADENCE, RESUMED, LENGTH)
 
 
 class Lever(Struct, frozen=True):
@@ -106,7 +110,7 @@ def levers_of(
     """
     found = [Lever(ONE_MORE, more, Typed({"fleet.instances": grown.fleet.instances}), grown)]
     counted = given is not None and not is_given("fleet.second.instances", given)  # both makes were
-    for lever in (_judges, _spot, *(() if counted else (_second,)), _caps, _staleness, _cadence):
+    for lever in (_judges, _spot, *(() if counted else (_second,)), _caps, _staleness, _cadence, _resumed):
         found += lever(scenario)
     if too_old:
         found += _lower_cap(scenario)
@@ -296,6 +300,8 @@ def _staleness(scenario: Scenario) -> Iterator[Lever]:
         text, changes = _more_of(scenario, looser)
     elif looser is not None and scenario.buffer.leftover != "defer":
         text, changes = looser.says, dict(looser.changes)
+        if scenario.fleet.placement == "colocated":  # beside the batch in training, which counts, nothing is generated
+            changes[BATCHES_AHEAD] += 1
         if IN_FLIGHT[scenario.sync.in_flight].drains:
             changes["sync.in_flight"] = "abort_resume"
     else:
@@ -338,6 +344,13 @@ def _cadence(scenario: Scenario) -> Iterator[Lever]:
     what = "2nd step" if (s.trigger, count) == ("steps", 1) else f"{2 * count:,} {s.trigger}"
     changes = {path: 2 * count, **_queue_of_the_window(scenario, 2.0)}
     yield _pulled(scenario, CADENCE, f"a weight sync every {what}", changes)
+
+
+def _resumed(scenario: Scenario) -> Iterator[Lever]:
+    """No wait for what is in flight before a sync, where some is: it goes on after it, with the new weights."""
+    if IN_FLIGHT[scenario.sync.in_flight].drains and not law_of(scenario).waits_for_trainer:
+        text = "unfinished responses resumed after a sync instead of waited for"
+        yield _pulled(scenario, RESUMED, text, {"sync.in_flight": "abort_resume"})
 
 
 def _queue_of_the_window(scenario: Scenario, factor: float) -> dict[str, Any]:
@@ -408,27 +421,20 @@ def more_lost(lost: tuple[float, float]) -> bool:
     return lost[1] > lost[0] + _MORE_LOST
 
 
-def risk_words(
-    lever: Lever,
-    stale: tuple[float, float],
-    stale_mean: tuple[float, float],
-    lost: tuple[float, float],
-    lost_of_all: tuple[float, float],
-) -> str | None:
-    """What a lever asks of the algorithm, in words; None where it asks nothing.
-
-    stale, stale_mean: staleness in steps, p99 and mean, without and with it. lost, lost_of_all: shares of the long
-    samples and of all that are lost.
-    """
+def risk_of(lever: Lever, before: Callable[[str], float], after: Callable[[str], float]) -> str | None:
+    """What a lever asks of the algorithm, in words, by the means of metrics without and with it; None where it asks
+    nothing."""
+    of_all, of_longest = ((before(m), after(m)) for m in LOST)
+    p99, mean = ((before(m), after(m)) for m in ("staleness_steps.p99", "staleness_steps.mean"))
     risks = []
     if lever.truncated > 0:
         risks.append(f"{units.share(lever.truncated)} of the responses truncated")
-    if stale[1] > stale[0]:
-        risks.append(f"staleness p99 {stale[1]:.3g} instead of {stale[0]:.3g} steps")
-    elif stale_mean[1] > stale_mean[0] + _OLDER:
-        risks.append(f"mean staleness {stale_mean[1]:.3g} instead of {stale_mean[0]:.3g} steps")
-    if more_lost(lost):
-        risks.append(f"{units.share(lost[1])} instead of {units.share(lost[0])} of the longest tenth lost")
-    elif more_lost(lost_of_all):
-        risks.append(f"{units.share(lost_of_all[1])} instead of {units.share(lost_of_all[0])} of all samples lost")
+    if p99[1] > p99[0]:
+        risks.append(f"staleness p99 {p99[1]:.3g} instead of {p99[0]:.3g} steps")
+    elif mean[1] > mean[0] + _OLDER:
+        risks.append(f"mean staleness {mean[1]:.3g} instead of {mean[0]:.3g} steps")
+    if more_lost(of_longest):
+        risks.append(f"{units.share(of_longest[1])} instead of {units.share(of_longest[0])} of the longest tenth lost")
+    elif more_lost(of_all):
+        risks.append(f"{units.share(of_all[1])} instead of {units.share(of_all[0])} of all samples lost")
     return ", ".join(risks) or None

@@ -28,10 +28,9 @@ from fleetsim.search.alternative import (
     is_free,
     own_cost,
     permission_of,
-    risk_of,
 )
 from fleetsim.search.change import Typed
-from fleetsim.search.levers import CALLED, ONE_MORE, STALENESS, Lever, cuts_many, levers_of
+from fleetsim.search.levers import CALLED, ONE_MORE, STALENESS, Lever, cuts_many, levers_of, risk_of
 from fleetsim.search.objective import Target, objective
 from fleetsim.search.rate_matching import matched
 from fleetsim.sim.stations import FULL
@@ -84,7 +83,8 @@ def alternatives_of(
     if now is not None and not search:
         for name, lever in beside.levers.items():
             if name != ONE_MORE and (one := beside.compared(name)) is not None:
-                found[name] = replace(one, anew=_as_counted(lever.scenario, beside.runs(lever.scenario), now))
+                trial = trial_of(lever.scenario.fleet.instances, beside.runs(lever.scenario))
+                found[name] = replace(one, anew=Anew(lever.scenario, trial, now, holds=True))
     elif now is not None:
         found = _Moves(beside, now, targets, measure).told(best_alone)
         if COUNT not in found:
@@ -284,11 +284,6 @@ def _beyond(lever: Lever, more: Lever) -> Lever:
     text = f"{further}{instead}{now}" if instead else f"{lever.text}, {further}"
     flag = Typed({**lever.flag.changes, **more.flag.changes}, {**lever.flag.options, **more.flag.options})
     return replace(more, text=text, flag=flag)
-
-
-def _as_counted(changed: Scenario, runs: Runs, now: Trial) -> Anew:
-    """A lever with the count as it is."""
-    return Anew(changed, trial_of(changed.fleet.instances, runs), now, holds=True)
 
 
 def _helps(runs: Runs, base: Runs) -> bool:

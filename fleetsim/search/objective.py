@@ -166,15 +166,17 @@ def least(
         beyond = () if most in seen else (most + 1,)
         for before, high in pairwise((0, *counts, *beyond)):
             low = before
-            shortest = falls * min(seen[high], seen.get(low, math.inf)) if high in seen else floor(most)
+            # Above its bound by as much as the nearer to it of both ends, and no less than the bound.
+            ends = [n for n in (low, high) if n in seen]
+            over = [seen[n] / floor(n) for n in ends if 0.0 < floor(n) <= seen[n] < math.inf]
+            sure = max([1.0, _SURE * falls * min(over)]) if len(over) == 2 else 1.0
+            shortest = sure * floor(min(high, most))
+            if high in seen:
+                shortest = max(shortest, falls * min(seen[high], seen.get(low, math.inf)))
             fastest = math.pow(shortest, power)
             worth = low + bisect_left(range(low + 1, high), limit / fastest, key=price)
             if low == 0 and (len(counts) == 1 or not seen[counts[1]] < seen[high] < math.inf):
                 worth = high - 1  # fewer have not yet been seen to be slower
-            # Above its bound by as much as the nearer to it of both ends, and no less than the bound.
-            ends = [n for n in (low, high) if n in seen]
-            over = [seen[n] / floor(n) for n in ends if 0.0 < floor(n) <= seen[n] < math.inf]
-            sure = max([1.0, _SURE * min(over)]) if len(over) == 2 else 1.0
 
             def may_be_best(n: int, sure: float = sure, fastest: float = fastest) -> bool:
                 return max(fastest, math.pow(sure * floor(n), power)) * price(n) < limit

@@ -27,6 +27,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
 from fleetsim.job import nameplate
 from fleetsim.job.trainer_scaling import takes_turns
+from fleetsim.search.runnable_counts import smallest
 from fleetsim.sim.second_pool import counted_as_first
 
 BACKLOG_WINDOW_S = 600.0
@@ -106,13 +107,11 @@ def match_rates(
         return matched_instances(consumed, instance_tok_s(n), headroom) <= n
 
     covers = covered(MOST_INSTANCES)
-    if covers:
-        matched = _smallest(covered)
-    else:
-        most = MOST_INSTANCES * instance_tok_s(MOST_INSTANCES)
-        if MOST_INSTANCES // 2 * instance_tok_s(MOST_INSTANCES // 2) < most * (1.0 - _SAME):
-            raise InputError([_beyond_any_fleet(consumed)])
-        matched = _smallest(lambda n: n * instance_tok_s(n) >= most * (1.0 - _SAME))
+    supply = (1.0 - _SAME) * MOST_INSTANCES * instance_tok_s(MOST_INSTANCES)
+    if not covers and MOST_INSTANCES // 2 * instance_tok_s(MOST_INSTANCES // 2) < supply:
+        raise InputError([_beyond_any_fleet(consumed)])
+    matched = smallest(covered if covers else lambda n: n * instance_tok_s(n) >= supply, 1, MOST_INSTANCES)
+    assert matched is not None  # the most hold
     fewest = max(1, math.ceil(0.6 * matched))
     counts = sorted({*range(fewest, min(fewest + 3, matched)), *range(max(fewest, matched - 5), matched + 3)})
     return RateMatching(
@@ -134,18 +133,6 @@ def _beyond_any_fleet(consumed: float) -> Problem:
         f"the trainer consumes more than {MOST_INSTANCES:,} instances supply",
         "check the batch, the lengths and the trainer's seconds per step",
     )
-
-
-def _smallest(holds: Callable[[int], bool]) -> int:
-    """Bisection after doubling; `holds` is true from some count on, MOST_INSTANCES at the latest."""
-    high = 1
-    while not holds(high):
-        high = min(2 * high, MOST_INSTANCES)
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
 
 
 def _row(instances: int, consumed: float, rate: float) -> RateRow:

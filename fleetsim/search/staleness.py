@@ -21,7 +21,7 @@ from msgspec import Struct
 from fleetsim.config.law_numbers import budget_steps, law_of, steps_per_version
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.policies.admission import MAX_STALENESS
+from fleetsim.policies.admission import BATCHES_AHEAD, MAX_STALENESS
 from fleetsim.policies.samples import BATCH_RULES
 from fleetsim.search.arrangements import Arrangement
 
@@ -30,7 +30,6 @@ _BUDGETS = (1, 2, 3, 4, 6, 8, 12, 16)
 _CADENCES = (1, 2, 4)
 # Parts of a version: a window of a whole one already trains its longest responses a step later than it says.
 _PARTS = (0.25, 0.5)
-_BATCHES = "admission.batches_ahead"
 
 
 class StalenessBudget(Struct, frozen=True, eq=False):
@@ -87,12 +86,12 @@ def _versions(steps: float, k: int) -> dict[str, Any] | None:
 
 def _batches(steps: float, k: int) -> dict[str, Any] | None:
     ahead = math.floor(steps - k + 1 + 1e-9)
-    return None if ahead < 1 else {_BATCHES: ahead}
+    return None if ahead < 1 else {BATCHES_AHEAD: ahead}
 
 
 def _steps(changes: Mapping[str, Any], k: int) -> float:
-    if _BATCHES in changes:
-        return float(changes[_BATCHES] + k - 1)
+    if BATCHES_AHEAD in changes:
+        return float(changes[BATCHES_AHEAD] + k - 1)
     return float(k * (changes[MAX_STALENESS] + 1) - 1)
 
 
@@ -119,7 +118,7 @@ def numbered(job: Scenario, number: float | None) -> Scenario:
     if number is None:
         return job
     batches = law_of(job).budget == "batches"
-    return with_changes(job, {_BATCHES: int(number)} if batches else {MAX_STALENESS: number})
+    return with_changes(job, {BATCHES_AHEAD: int(number)} if batches else {MAX_STALENESS: number})
 
 
 def number_of(job: Scenario, way: Arrangement) -> float | None:

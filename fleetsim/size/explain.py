@@ -20,6 +20,7 @@ from fleetsim.search.levers import (
     MORE_OF,
     NO_CAP,
     ONE_MORE,
+    RESUMED,
     STALENESS,
 )
 
@@ -34,7 +35,7 @@ _LEVERS_OF = {
     "in_flight_cap": (CAP, NO_CAP),
     "staleness_window": (STALENESS,),
     "sync": (CADENCE,),
-    "longest_response": (LENGTH,),
+    "longest_response": (LENGTH, RESUMED),
 }
 
 

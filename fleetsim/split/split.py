@@ -74,10 +74,6 @@ class Advice(Reasons[WaySpread]):
     best_split: Outcome | None
     best_colocated: Outcome | None
 
-    def of(self, kind: str) -> Outcome | None:
-        """The best outcome of one kind."""
-        return next((o for o in self.outcomes if o.arrangement.kind == kind), None)
-
 
 def split(
     scenario: Scenario,

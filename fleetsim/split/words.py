@@ -108,7 +108,7 @@ def allow(result: Advice) -> str:
 
 def on_policy(result: Advice) -> str | None:
     """What staleness 0 would cost, where the advice is asynchronous."""
-    sync = result.of("colocated_sync")
+    sync = next((o for o in result.outcomes if o.arrangement.kind == "colocated_sync"), None)
     if sync is None or result.chosen.arrangement.on_policy:
         return None
     old = result.chosen.mean("staleness_steps.p99")

@@ -23,7 +23,18 @@ from fleetsim.job.words import BINDINGS, lost_words
 from fleetsim.records import replace
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.change import Typed
-from fleetsim.search.levers import CADENCE, CAP, HOST, LENGTH, NO_CAP, ONE_MORE, STALENESS, levers_of, share_above
+from fleetsim.search.levers import (
+    CADENCE,
+    CAP,
+    HOST,
+    LENGTH,
+    NO_CAP,
+    ONE_MORE,
+    RESUMED,
+    STALENESS,
+    levers_of,
+    share_above,
+)
 from fleetsim.search.moves import alternatives_of
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.workload.lengths import quantile_length
@@ -106,11 +117,28 @@ def test_host_memory_is_offered_where_samples_come_back_to_caches_that_are_too_s
         ({}, CADENCE, "sync.every_steps", 2),
         ({"sync__trigger": "pulls", "sync__every_pulls": 3}, CADENCE, "sync.every_pulls", 6),
         ({"sync__trigger": "samples", "sync__every_samples": 512}, CADENCE, "sync.every_samples", 1024),
+        ({"sync__in_flight": "drain"}, RESUMED, "sync.in_flight", "abort_resume"),
         ({}, ONE_MORE, "fleet.instances", 9),
     ],
 )
 def test_a_lever_is_one_change(changes: dict[str, Any], name: str, path: str, value: Any) -> None:
     assert changed(lever(job(**changes), name), path) == value
+
+
+@pytest.mark.parametrize("placement", ["disaggregated", "colocated"])
+def test_a_batch_ahead_of_a_barrier_shortens_a_step(placement: str) -> None:
+    """On shared GPUs, too, where nothing is generated beside the batch in training: one ahead would be a barrier."""
+    s = job(
+        engine__kind="constant",
+        engine__instance_tok_s=4000.0,
+        fleet__placement=placement,
+        trainer__batch_samples=64,
+        trainer__fixed_s=4.0,
+        admission__law="barrier",
+        sync__in_flight="drain",
+        run__steps=12,
+    )
+    assert simulated(lever(s, STALENESS), 0)["step_s"] < 0.95 * simulated(s, 0)["step_s"]
 
 
 @pytest.mark.parametrize(
@@ -183,6 +211,7 @@ def test_the_queue_of_a_sync_window_grows_with_it() -> None:
         ({"admission__law": "unbounded"}, STALENESS),
         ({"admission__law": "adaptive"}, STALENESS),
         ({"admission__law": "adaptive"}, NO_CAP),
+        ({"admission__law": "barrier", "sync__in_flight": "drain"}, RESUMED),  # then nothing is in flight
         ({"workload__output_tokens": 512}, LENGTH),
     ],
 )

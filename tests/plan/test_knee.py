@@ -165,3 +165,13 @@ def test_looks_that_are_below_the_bounds_of_long_runs_hide_no_count(
     cost = {n: objective(scenario, n, 0.8 * bounds.step_s(with_instances(scenario, n))) for n in range(1, 60)}
     found = best_of(Trials(scenario, below), guess, (), 1).instances
     assert cost[found] <= 1.01 * min(cost.values())
+
+
+def test_a_dip_above_a_flat_bound_is_found() -> None:
+    """Where old samples are dropped, a step is shortest where the fleet just keeps up; counts that cost too much by the
+    bound must not hide those beside them that do not."""
+    steps = {n: 220.0 / n for n in range(1, 11)} | {11: 20.6, 12: 19.9, 13: 19.2, 14: 18.5, 15: 18.7}
+    found = least(
+        lambda n: steps.get(n, 20.6), lambda n: 58.2 + 3.64 * n, 11, 47, floor=lambda n: 12.2, falls=0.9,
+    )  # fmt: skip
+    assert found in (13, 14, 15)
