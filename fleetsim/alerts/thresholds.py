@@ -242,6 +242,8 @@ def _chosen(signal: StandingSignal, fleets: Fleets, faulty: Begun, share: float)
         if fault_level is not None:
             most = center + min(HALFWAY * (fault_level - center), ROOM * (level - center))
             level = _with_room(signal, rehearsal, faulty, window_s, points, level, most)
+        if signal.name == "oldest_age":  # whole versions: what is taken just after a sync is one older than just before
+            level = max(level, center + 1.0)
         level = sign(signal) * rounded(sign(signal) * level, signal.alerts_when == "above")
     seen, hours = _episodes(signal, fleets.own, window_s, level, points), fleets.hours
     return AlertRule(
