@@ -303,8 +303,9 @@ def _too_unsure(rehearsal: Rehearsal) -> str:
 def holds_of(signal: StandingSignal, rehearsal: Rehearsal) -> tuple[float, ...]:
     """`for:` durations to try, whole evaluations; lost instances may get the time that a restart takes.
 
-    What a step repeats is too high and too low by turns: an alert waits for a step of the slowest healthy fleet."""
-    base = [max(WAIT * rehearsal.slowest_step_s, share * rehearsal.windows_s[0]) for share in HOLDS]
+    What a step repeats is too high and too low by turns: an alert waits for a step of the slowest healthy fleet, or for
+    all rounds of its tail batching."""
+    base = [max(WAIT * rehearsal.slowest_cycle_s, share * rehearsal.windows_s[0]) for share in HOLDS]
     if signal.name == "instances":
         base = [60.0, 120.0, 300.0]
         failures = rehearsal.scenario.fleet.failures

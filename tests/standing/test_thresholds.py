@@ -245,6 +245,19 @@ def test_eight_healthy_fleets_fire_nothing() -> None:
     assert len(standing.rules) >= 8
 
 
+def test_tail_batching_repeats_itself_after_all_its_rounds() -> None:
+    """Four short rounds put off a quarter of their prompts each, which fill the fifth. Through windows of some of them
+    two of 40 healthy fleets of rollpacker fired RolloutTokensWasted, again and again."""
+    planned = PlanFields(preset="rollpacker").planned("alerts")
+    assert rehearsal.cycle_of(planned.scenario) == 5
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rehearsal, "MULTIPLES", (1,))
+        made = rehearse(planned.scenario, hours=2.0, replications=1, given=planned.given)
+    assert made.windows_s[0] >= 2 * 5 * made.step_s
+    assert all(rule.for_s >= 5 * made.step_s for rule in choose(made).rules if rule.signal.name != "instances")
+    assert rehearsal.cycle_of(small()) == 1
+
+
 def test_a_rehearsal_of_short_steps_is_bounded() -> None:
     """Half a second a step: a week of it were a million, and growth by 1 % a step has no end."""
     fast = with_changes(small(), {"trainer.fixed_s": 0.4, "trainer.batch_samples": 16, "sync.pause_s": 0.02,
