@@ -361,6 +361,7 @@ OPEN_INSTRUCT = {"time/total": 170.0, "time/training": 168.0, "time/trainer_wait
 OPEN_INSTRUCT |= {"time/generation_waiting_for_trainer": 0.0, "time/weight_sync": 1.0, "val/sequence_lengths": 1000.0}
 OPEN_INSTRUCT |= {"val/sequence_lengths_max": 3000.0, "val/total_reward_groups": 64.0, "num_steps_off_policy": 1.2}
 OPEN_INSTRUCT |= {"time/group_generation_mean": 200.0, "time/group_generation_max": 260.0}
+NO_AGES = {name: value for name, value in OPEN_INSTRUCT.items() if name != "num_steps_off_policy"}
 SKYRL = {"timing/step": 100.0, "timing/wait_for_generation_buffer": 50.0, "timing/run_training": 48.0}
 SKYRL |= {"async/gen_buffer_qsize_at_wait_start": 0.0, "async/staleness_mean": 1.0, "generate/avg_num_tokens": 900.0}
 SKYRL |= {"generate/max_num_tokens": 2000.0, "generate/batch_num_seq": 256.0}
@@ -378,6 +379,8 @@ ROLL |= {"token/response_length/mean": 900.0, "token/response_length/max": 3000.
         (OPEN_INSTRUCT, {}, "rollout slow"),
         (OPEN_INSTRUCT, {"stale_results_dropped": 30.0}, "stale samples dropped"),
         (OPEN_INSTRUCT, {"num_steps_off_policy": 0.2, "val/sequence_lengths_max": 20000.0}, "long tail"),
+        (NO_AGES, {"val/sequence_lengths_max": 20000.0}, "rollout slow"),
+        (NO_AGES, {"val/sequence_lengths_max": 20000.0, "time/group_generation_mean": 120.0}, "long tail"),
         (OPEN_INSTRUCT, {"num_steps_off_policy": 0.0}, "staleness window"),
         (OPEN_INSTRUCT, {"time/group_generation_mean": 45.0, "time/group_generation_max": 100.0}, "in-flight cap"),
         # 3 calls of 40 s, of the 200 s of a group

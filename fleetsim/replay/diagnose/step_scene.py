@@ -182,14 +182,18 @@ def outside_share(scene: StepScene) -> float:
     return min(1.0, max(0.0, 1.0 - (most_s - mean_s) / (most - mean) * mean / mean_s))
 
 
+def _batches_in_flight(scene: StepScene) -> float:
+    """By Little's law, of groups that are taken a batch a step and that long in the making; infinite where no log says
+    how long. Engines that are too few have all in flight that the window allows, which is more than a batch."""
+    held = scene.means.get("group_s_mean", scene.means.get("sample_s_mean", math.inf))
+    return held / scene.step_s if scene.account.mode == "asynchronous" else math.inf
+
+
 def _few(scene: StepScene) -> str:
-    """A client that keeps few samples in flight: by Little's law a batch a step, each so many seconds, are so many.
-    Engines that are too few have all in flight that the window allows, which is more than a batch."""
-    held = scene.means.get("group_s_mean", scene.means.get("sample_s_mean"))
-    if scene.account.mode != "asynchronous" or held is None or held >= FEW * scene.step_s:
-        return ""
-    share = units.share(held / scene.step_s, 0)
-    return f"only {share} of a batch is in flight on average, and nothing else holds it back: the client does"
+    """A client that keeps few samples in flight."""
+    share = _batches_in_flight(scene)
+    said = f"only {units.share(min(share, FEW))} of a batch is in flight on average, and nothing else holds it back"
+    return said if share < FEW else ""
 
 
 def _late(scene: StepScene) -> str:
@@ -205,7 +209,8 @@ def _tail(scene: StepScene) -> str:
     window below one batch counts."""
     m = scene.means
     cap, pull = m.get("window_cap_groups"), m.get("pull_groups")
-    narrow = m.get("staleness_steps", math.inf) < 0.9 if cap is None or pull is None else cap < 2.0 * pull
+    ahead = m.get("staleness_steps", _batches_in_flight(scene))  # batches, or versions of the weights
+    narrow = ahead < 0.9 if cap is None or pull is None else cap < 2.0 * pull
     if scene.account.mode == "asynchronous" and not narrow:
         return ""
     if "length_max" not in m:  # the longest of a batch swings where the mean of all does not
