@@ -31,8 +31,8 @@ HOLDS, WAIT = (0.2, 0.4, 1.0), 1.2
 # Evaluations by which the delay may grow for a safer threshold; it goes at most halfway to the fault, and at most so
 # many times as far from the healthy level as the budget asks for.
 SPARE, HALFWAY, ROOM = 2, 0.5, 8.0
-# Of its level: a scatter below this is none. That of another fleet is so many times the plan's at most: a few hours
-# know neither well.
+# Of its level: a scatter below this is none. That of ages is so many times the plan's at most: they are whole versions,
+# and a plan that never shows the next one scatters by next to nothing.
 STILL, WIDEST = 1e-3, 3.0
 # Presence needs a window of so many scrapes, and a minute.
 PRESENCE_SCRAPES, PRESENCE_S = 4, 60.0
@@ -98,7 +98,7 @@ class Fleets(Struct, frozen=True):
                 same = mean if math.isnan(same) else same
                 # a level that hardly moves has no scatter to compare with
                 wider = float(np.nanstd(values)) / spread if spread > STILL * abs(level) else 1.0
-                wider = min(WIDEST, max(1.0, wider))
+                wider = max(1.0, min(wider, WIDEST if signal.name == "oldest_age" else math.inf))
                 fleets.append((mean - same, wider))
                 if len(values) * interval_s >= least_s:
                     lows.append(level + (values - mean) / wider)

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from fleetsim.history.files import read_file
+from fleetsim.history.step_logs.frameworks import FRAMEWORKS
 from fleetsim.replay.ask import replay
-from fleetsim.replay.diagnose.cures import cure_of, remedies, remedy_for
+from fleetsim.replay.diagnose.cures import cure_of, remedy_for
 from fleetsim.replay.diagnose.levers import CAUSES, levers_of, pace_words
 from fleetsim.replay.observe.account import by_lengths
 from fleetsim.replay.observe.observe import observe
@@ -416,7 +417,7 @@ def test_a_critic_that_takes_longer_than_the_policy_is_named(tmp_path: Path) -> 
 
 
 def test_every_cause_has_a_remedy_for_any_framework() -> None:
-    assert {cause for cause, framework in remedies() if framework == "*"} >= set(CAUSES)
-    assert {cause for cause, _ in remedies()} <= set(CAUSES)
+    assert {cause for known in FRAMEWORKS for cause in known.cures} <= set(CAUSES)
+    assert all(remedy_for(cause, None, {"p95": "2048"}) for cause in CAUSES)
     assert remedy_for("long tail", "trl", {"p95": "2048"}) == ("max_completion_length=2048",)
     assert remedy_for("long tail", "trl", {}) == ("fleetsim size --run LOG",)
