@@ -87,8 +87,14 @@ SPECS: Mapping[str, Spec] = {
     ),
     "open-instruct": Spec(
         "allenai/open-instruct",
-        ("open_instruct/grpo*", "open_instruct/data_loader.py", "open_instruct/vllm_utils.py"),
+        (
+            "open_instruct/grpo*",
+            "open_instruct/data_loader.py",
+            "open_instruct/vllm_utils.py",
+            "open_instruct/environments/tools/utils.py",
+        ),
         but=("*test*",),
+        stores={"combined_reward_metrics": "{}", "step_metrics": "{}", "metrics": "{}"},
     ),
     "areal": Spec(
         "inclusionAI/AReaL",

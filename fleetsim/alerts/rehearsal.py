@@ -137,7 +137,7 @@ OTHERS = 0.5
 MULTIPLES = (1, 2, 3, 6, 12)
 # At most so many healthy runs, of so many hours at least.
 HEALTHY_RUNS, RUN_H = 4, 4.0
-PILOT_STEPS, STEPS_PER_WINDOW = 24, 4
+PILOT_STEPS, STEPS_PER_WINDOW, CYCLES_PER_WINDOW = 24, 4, 2
 # Steps after which a run has left its empty beginning behind.
 SETTLED_STEPS = 20
 # A run of a fault has so many of the longest windows: before it, and after.
@@ -174,10 +174,18 @@ class Rehearsal(Struct, frozen=True):
         return sum(run.hours - self.windows_s[-1] / 3600.0 for run in self.healthy)
 
     @property
-    def slowest_step_s(self) -> float:
-        """The mean optimizer step of the slowest healthy fleet."""
+    def slowest_cycle_s(self) -> float:
+        """Seconds after which the slowest healthy fleet repeats itself."""
         steps = [(run.hours * 3600.0, float(np.ptp(run.trainer["trainer.steps"]))) for run in self.other]
-        return max(self.step_s, *(seconds / max(count, 1.0) for seconds, count in steps), 0.0)
+        slowest_s = max(self.step_s, *(seconds / max(count, 1.0) for seconds, count in steps), 0.0)
+        return cycle_of(self.scenario) * slowest_s
+
+
+def cycle_of(scenario: Scenario) -> int:
+    """Steps after which a run repeats itself: one; of tail batching a long round, and the short ones that fill it with
+    the prompts that they put off."""
+    more = scenario.buffer.oversampling - 1.0
+    return 1 + math.ceil(1.0 / more) if scenario.buffer.leftover == "defer" and more > 0.0 else 1
 
 
 def rehearse(
@@ -203,7 +211,8 @@ def rehearse(
     pilot = simulate(with_changes(scenario, {"run.steps": PILOT_STEPS}), engine=engine)
     step_s = _step_s(pilot)
     per_hour = 3600.0 / step_s * scenario.trainer.batch_samples
-    base_s = 300.0 * math.ceil(max(1.0, STEPS_PER_WINDOW * step_s / 300.0))
+    window_steps = max(STEPS_PER_WINDOW, CYCLES_PER_WINDOW * cycle_of(scenario))
+    base_s = 300.0 * math.ceil(max(1.0, window_steps * step_s / 300.0))
     replications, multiples = _bounded(replications, base_s / step_s, scenario.trainer.batch_samples)
     windows_s = tuple(m * base_s for m in multiples)
     end_s = 2.0 * windows_s[-1]

@@ -31,8 +31,8 @@ HOLDS, WAIT = (0.2, 0.4, 1.0), 1.2
 # Evaluations by which the delay may grow for a safer threshold; it goes at most halfway to the fault, and at most so
 # many times as far from the healthy level as the budget asks for.
 SPARE, HALFWAY, ROOM = 2, 0.5, 8.0
-# Of its level: a scatter below this is none. That of another fleet is so many times the plan's at most: a few hours
-# know neither well.
+# Of its level: a scatter below this is none. That of ages is so many times the plan's at most: they are whole versions,
+# and a plan that never shows the next one scatters by next to nothing.
 STILL, WIDEST = 1e-3, 3.0
 # Presence needs a window of so many scrapes, and a minute.
 PRESENCE_SCRAPES, PRESENCE_S = 4, 60.0
@@ -98,7 +98,7 @@ class Fleets(Struct, frozen=True):
                 same = mean if math.isnan(same) else same
                 # a level that hardly moves has no scatter to compare with
                 wider = float(np.nanstd(values)) / spread if spread > STILL * abs(level) else 1.0
-                wider = min(WIDEST, max(1.0, wider))
+                wider = max(1.0, min(wider, WIDEST if signal.name == "oldest_age" else math.inf))
                 fleets.append((mean - same, wider))
                 if len(values) * interval_s >= least_s:
                     lows.append(level + (values - mean) / wider)
@@ -244,6 +244,8 @@ def _chosen(signal: StandingSignal, fleets: Fleets, faulty: Begun, share: float)
         if fault_level is not None:
             most = center + min(HALFWAY * (fault_level - center), ROOM * (level - center))
             level = _with_room(signal, rehearsal, faulty, window_s, points, level, most)
+        if signal.name == "oldest_age":  # whole versions: what is taken just after a sync is one older than just before
+            level = max(level, center + 1.0)
         level = sign(signal) * rounded(sign(signal) * level, signal.alerts_when == "above")
     seen, hours = _episodes(signal, fleets.own, window_s, level, points), fleets.hours
     return AlertRule(
@@ -303,8 +305,9 @@ def _too_unsure(rehearsal: Rehearsal) -> str:
 def holds_of(signal: StandingSignal, rehearsal: Rehearsal) -> tuple[float, ...]:
     """`for:` durations to try, whole evaluations; lost instances may get the time that a restart takes.
 
-    What a step repeats is too high and too low by turns: an alert waits for a step of the slowest healthy fleet."""
-    base = [max(WAIT * rehearsal.slowest_step_s, share * rehearsal.windows_s[0]) for share in HOLDS]
+    What a step repeats is too high and too low by turns: an alert waits for a step of the slowest healthy fleet, or for
+    all rounds of its tail batching."""
+    base = [max(WAIT * rehearsal.slowest_cycle_s, share * rehearsal.windows_s[0]) for share in HOLDS]
     if signal.name == "instances":
         base = [60.0, 120.0, 300.0]
         failures = rehearsal.scenario.fleet.failures

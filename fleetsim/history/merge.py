@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,10 +102,7 @@ def _one(signal: str, ranks: Parts, together: Callable[[Sequence[Floats]], Float
         return highest(names)
     if signal in ADDED:
         return summed(names)
-    one = names[0]
-    for other in names[1:]:
-        one = fill(one, other, counter=counter)
-    return one
+    return reduce(partial(fill, counter=counter), names)
 
 
 def _instance_values(who: Identities, rows: Sequence[Row]) -> tuple[dict[str, Floats], dict[str, int]]:
@@ -356,10 +353,7 @@ def fill(first: Floats, other: Floats, *, counter: bool) -> Floats:
 def fuller_first(copies: Sequence[Floats], *, counter: bool) -> Floats:
     """Copies of one series as one: the one with most samples counts, the others fill its holes."""
     ordered = sorted(copies, key=lambda v: int(np.isnan(v).sum())) if len(copies) > 1 else copies
-    out = ordered[0]
-    for other in ordered[1:]:
-        out = fill(out, other, counter=counter)
-    return out
+    return reduce(partial(fill, counter=counter), ordered)
 
 
 def highest(parts: Sequence[Floats]) -> Floats:

@@ -227,7 +227,7 @@ class Prometheus:
     def _error(self, refusal: Refusal, attempt: int) -> PrometheusError:
         rule = refusal.rule + (f", {attempt} times" if attempt > 1 else "")
         if refusal.wait_s is not None and refusal.again:
-            rule += f", and asks to wait {refusal.wait_s:g} s"
+            rule += f", and asks to wait {refusal.wait_s:.0f} s"
         return PrometheusError(refusal.kind, Problem(PROMETHEUS, self.url, rule, refusal.remedy))
 
 
@@ -246,9 +246,9 @@ def place(
         row = merged.get(key)
         if row is None:
             row = merged[key] = np.full(len(grid), np.nan)
-        index = np.rint((data.times - grid[0]) / step_s).astype(np.intp)
+        index = np.rint((data.times - grid[0]) / step_s)
         inside = (index >= first) & (index <= last)
-        row[index[inside]] = data.values[inside]
+        row[index[inside].astype(np.intp)] = data.values[inside]
 
 
 # ------------------------------------------------------------------------------------ what it has of a window

@@ -105,8 +105,7 @@ def total_words(verdict: Verdict) -> str | None:
     if len(sized) < 2:
         return None
     gpu_h, usd = sum(f.gpu_h_per_day or 0.0 for f in sized), sum(f.usd_per_day or 0.0 for f in sized)
-    hours = units.count(round(gpu_h, 1))
-    return f"Together up to {hours} GPU-h and {units.money(usd)} a day; no GPU-second is counted twice."
+    return f"Together up to {_hours(gpu_h)} and {units.money(usd)} a day; no GPU-second is counted twice."
 
 
 def ordered(verdict: Verdict) -> tuple[Finding, ...]:

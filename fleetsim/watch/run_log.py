@@ -7,6 +7,7 @@ found of the steps after it is no longer said of anything.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
@@ -175,14 +176,17 @@ def last_part(log: StepLog, window_s: float) -> StepLog:
 
 def _stamp(path: str) -> Stamp | None:
     """None while it is not there. A folder is one and the same, and no size of it tells. A run behind an address always
-    looks new."""
+    looks new. Raises InputError: what cannot be read again; OSError."""
     if run_address(path) is not None:
         return path, 0, object()
     try:
         if not os.path.isdir(path):
             found = os.stat(path)
+            if not stat.S_ISREG(found.st_mode):
+                rule = "is a pipe or a device: what was read of it once is gone"
+                raise InputError([Problem(flag("log"), path, rule, "write the log to a file, and give that")])
             return (found.st_dev, found.st_ino), found.st_size, found.st_mtime_ns
         files = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
         return path, 0, tuple(sorted((name, os.stat(name).st_size, os.stat(name).st_mtime_ns) for name in files))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None

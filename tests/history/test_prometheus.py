@@ -96,6 +96,13 @@ def test_chunks_never_lose_or_double_a_point(data: st.DataObject) -> None:
     assert merged[("a", "b"),].tolist() == list(range(count))
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_time_of_no_calendar_lies_in_no_chunk() -> None:
+    grid, merged = np.arange(10.0), dict[tuple[tuple[str, str], ...], np.ndarray]()
+    place([SeriesData({}, np.array([3.0, 1e300]), np.array([1.0, 2.0]))], merged, grid, 0, 9, 1.0)
+    assert np.flatnonzero(np.isfinite(merged[()])).tolist() == [3]
+
+
 def test_instants_ranges_of_samples_and_scalars(fake: FakePrometheus) -> None:
     found = client(fake).query('m{pod="a"}', START + 60)
     assert [(one.labels["pod"], one.values.tolist()) for one in found] == [("a", [4.0])]

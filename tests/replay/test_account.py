@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from fleetsim.history.files import read_file
+from fleetsim.history.step_logs.frameworks import FRAMEWORKS
 from fleetsim.replay.ask import replay
-from fleetsim.replay.diagnose.cures import cure_of, remedies, remedy_for
+from fleetsim.replay.diagnose.cures import cure_of, remedy_for
 from fleetsim.replay.diagnose.levers import CAUSES, levers_of, pace_words
 from fleetsim.replay.observe.account import by_lengths
 from fleetsim.replay.observe.observe import observe
@@ -357,8 +358,66 @@ def test_open_instruct_s_parts_are_those_of_its_step_whichever_of_them_its_timer
     assert seconds == pytest.approx({"train_s": 57.0, "sync_s": 30.0, "wait_s": 10.0, "checkpoint_s": 0.5})
 
 
+OPEN_INSTRUCT = {"time/total": 170.0, "time/training": 168.0, "time/trainer_waiting_for_data": 100.0}
+OPEN_INSTRUCT |= {"time/generation_waiting_for_trainer": 0.0, "time/weight_sync": 1.0, "val/sequence_lengths": 1000.0}
+OPEN_INSTRUCT |= {"val/sequence_lengths_max": 3000.0, "val/total_reward_groups": 64.0, "num_steps_off_policy": 1.2}
+OPEN_INSTRUCT |= {"time/group_generation_mean": 200.0, "time/group_generation_max": 260.0}
+NO_AGES = {name: value for name, value in OPEN_INSTRUCT.items() if name != "num_steps_off_policy"}
+SKYRL = {"timing/step": 100.0, "timing/wait_for_generation_buffer": 50.0, "timing/run_training": 48.0}
+SKYRL |= {"async/gen_buffer_qsize_at_wait_start": 0.0, "async/staleness_mean": 1.0, "generate/avg_num_tokens": 900.0}
+SKYRL |= {"generate/max_num_tokens": 2000.0, "generate/batch_num_seq": 256.0}
+SLIME = {"perf/rollout_time": 200.0, "perf/train_wait_time": 202.0, "perf/train_time": 43.0, "perf/step_time": 245.0}
+SLIME |= {"perf/actor_train_time": 40.0, "perf/update_weights_time": 2.0, "rollout/response_len/mean": 900.0}
+ROLL = {"time/step_generate": 40.0, "time/step_train": 45.0, "time/step_model_update": 2.0, "time/step_total": 88.0}
+ROLL |= {"time/old_log_probs": 1.0, "scheduler/off_policy_ratio": 1.8, "scheduler/math_rule/time/reward/mean": 0.0}
+ROLL |= {"scheduler/math_rule/time/generate/mean": 150.0, "scheduler/math_rule/time/generate/max": 190.0}
+ROLL |= {"token/response_length/mean": 900.0, "token/response_length/max": 3000.0, "system/batch_size": 256.0}
+
+
+@pytest.mark.parametrize(
+    ("row", "told", "cause"),
+    [
+        (OPEN_INSTRUCT, {}, "rollout slow"),
+        (OPEN_INSTRUCT, {"stale_results_dropped": 30.0}, "stale samples dropped"),
+        (OPEN_INSTRUCT, {"num_steps_off_policy": 0.2, "val/sequence_lengths_max": 20000.0}, "long tail"),
+        (NO_AGES, {"val/sequence_lengths_max": 20000.0}, "rollout slow"),
+        (NO_AGES, {"val/sequence_lengths_max": 20000.0, "time/group_generation_mean": 120.0}, "long tail"),
+        (OPEN_INSTRUCT, {"num_steps_off_policy": 0.0}, "staleness window"),
+        (OPEN_INSTRUCT, {"time/group_generation_mean": 45.0, "time/group_generation_max": 100.0}, "in-flight cap"),
+        # 3 calls of 40 s, of the 200 s of a group
+        (
+            OPEN_INSTRUCT,
+            {"tools/aggregate/avg_calls_per_rollout": 3.0, "tools/aggregate/avg_runtime": 40.0},
+            "judge or tool slow",
+        ),
+        (SKYRL, {}, "rollout slow"),
+        (SKYRL, {"async/staleness_mean": 0.0}, "staleness window"),
+        (SKYRL, {"generate/group_completion_time_mean": 30.0}, "in-flight cap"),
+        (SKYRL, {"generate/group_completion_time_mean": 180.0}, "rollout slow"),
+        (SLIME, {}, "rollout slow"),
+        (SLIME, {"perf/non_generation_time/mean": 90.0}, "judge or tool slow"),
+        (SLIME, {"perf/non_generation_time/mean": 9.0}, "rollout slow"),
+        # rewards are timed, and take nothing: that samples wait for a place in an engine makes no judge
+        (ROLL, {}, "rollout slow"),
+        (ROLL, {"scheduler/math_rule/time/reward/mean": 140.0}, "judge or tool slow"),
+    ],
+)
+def test_why_rollout_is_slow_as_far_as_the_framework_s_own_metrics_say(
+    tmp_path: Path, row: dict[str, float], told: dict[str, float], cause: str
+) -> None:
+    rows = [row | told | ({"episode": 512.0 * n} if "time/training" in row else {}) for n in range(STEPS)]
+    assert [lever.cause for lever in levers_of(_lines(tmp_path, rows))] == [cause]
+
+
+def test_a_critic_that_takes_longer_than_the_policy_is_named(tmp_path: Path) -> None:
+    """One as large as the policy is asked forward and updated: a third more than the policy's update at most."""
+    assert levers_of(_seen(tmp_path, values=12.0, update_critic=39.0)) == ()
+    (lever,) = levers_of(_seen(tmp_path, values=22.0, update_critic=68.0))
+    assert (lever.cause, lever.phase, lever.mean) == ("trainer slow", "critic", pytest.approx(50.0, rel=0.05))
+
+
 def test_every_cause_has_a_remedy_for_any_framework() -> None:
-    assert {cause for cause, framework in remedies() if framework == "*"} >= set(CAUSES)
-    assert {cause for cause, _ in remedies()} <= set(CAUSES)
+    assert {cause for known in FRAMEWORKS for cause in known.cures} <= set(CAUSES)
+    assert all(remedy_for(cause, None, {"p95": "2048"}) for cause in CAUSES)
     assert remedy_for("long tail", "trl", {"p95": "2048"}) == ("max_completion_length=2048",)
     assert remedy_for("long tail", "trl", {}) == ("fleetsim size --run LOG",)

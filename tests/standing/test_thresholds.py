@@ -57,6 +57,15 @@ def test_a_wait_within_the_plan_s_own_target_is_no_alarm() -> None:
         assert rule is None or rule.threshold >= target
 
 
+def test_samples_that_are_one_version_older_are_no_alarm() -> None:
+    """Ages are whole versions: a batch that is taken just after a sync is one older than the same just before it. Of 40
+    healthy fleets of pipelinerl-max-lag, whose plan never shows it, five do."""
+    rule = chosen().rule("oldest_age")
+    assert rule.threshold >= rule.healthy + 1.0
+    assert rule.delay_s is not None
+    assert rule.delay_s < 120.0
+
+
 def rules_text() -> str:
     return str(rules_document(chosen(), Writing(MetricNames(), "small")))
 
@@ -245,6 +254,19 @@ def test_eight_healthy_fleets_fire_nothing() -> None:
         fired |= {alert for alert, firing in alarms(standing, tracer).items() if firing.any()}
     assert not fired
     assert len(standing.rules) >= 8
+
+
+def test_tail_batching_repeats_itself_after_all_its_rounds() -> None:
+    """Four short rounds put off a quarter of their prompts each, which fill the fifth. Through windows of some of them
+    two of 40 healthy fleets of rollpacker fired RolloutTokensWasted, again and again."""
+    planned = PlanFields(preset="rollpacker").planned("alerts")
+    assert rehearsal.cycle_of(planned.scenario) == 5
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rehearsal, "MULTIPLES", (1,))
+        made = rehearse(planned.scenario, hours=2.0, replications=1, given=planned.given)
+    assert made.windows_s[0] >= 2 * 5 * made.step_s
+    assert all(rule.for_s >= 5 * made.step_s for rule in choose(made).rules if rule.signal.name != "instances")
+    assert rehearsal.cycle_of(small()) == 1
 
 
 def test_a_rehearsal_of_short_steps_is_bounded() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
 import signal
 import subprocess
@@ -94,6 +95,20 @@ def test_a_new_run_in_the_place_of_the_log_is_told(tmp_path: Path, way: str) -> 
         seen = watching.says("is another file than before|4 steps so far", seen)
         path.write_text(console(IDLE, 61))
         watching.says("verdict: .*trainer slow", seen)
+
+
+@pytest.mark.parametrize("way", ["a pipe", "links in a circle"])
+def test_what_cannot_be_read_again_and_again_is_said_and_a_file_in_its_place_is_read(tmp_path: Path, way: str) -> None:
+    path = tmp_path / "train.log"
+    if way == "a pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(path)
+    with watch("--log", str(path)) as watching:
+        seen = watching.says("this look failed: .*(is a pipe or a device|symbolic links)")
+        path.unlink()
+        path.write_text(console(STARVED, 24))
+        watching.says("step 24: verdict: 107 s a step", seen)
 
 
 Answer = Callable[[BaseHTTPRequestHandler], None]

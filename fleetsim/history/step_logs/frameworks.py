@@ -242,8 +242,9 @@ def _framework(name: str, rows: Iterable[Sequence[str]]) -> FrameworkLog:
 
 
 def _told_of(rows: Iterable[Sequence[str]], word: str) -> dict[str, str]:
-    """Of the rows that begin with a word, what stands behind it -> the text."""
-    return {key[len(word) + 1 :]: text for key, text, *_ in rows if key.partition(" ")[0] == word}
+    """Of the rows that begin with a word, what stands behind it (each of several) -> the text."""
+    told = [(key[len(word) + 1 :], text) for key, text, *_ in rows if key.partition(" ")[0] == word]
+    return {one: text for names, text in told for one in names.split(", ")}
 
 
 def _entry(column: str, formula: str, modes: str = "") -> Entry:

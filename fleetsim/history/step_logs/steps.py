@@ -102,6 +102,8 @@ def derive(
     whether a step's parts come one after the other, beside a total of its own. rest: the part that is what the others
     leave of a step."""
     clocked = _step_seconds(columns, values, resumed)
+    if "tool_s_mean" not in columns and {"tool_calls_mean", "tool_call_s_mean"} <= set(columns):
+        columns["tool_s_mean"] = columns["tool_calls_mean"] * columns["tool_call_s_mean"]
     _training(columns)
     if rest is not None and rest not in columns and {"step_s", "wait_s"} <= set(columns):
         named = _named(columns, [part for part in PARTS if part != rest])

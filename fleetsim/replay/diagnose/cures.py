@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from fleetsim import units
-from fleetsim.history.step_logs.frameworks import ANY_CURES, FRAMEWORKS
+from fleetsim.history.step_logs.frameworks import ANY_CURES, BY_NAME
 from fleetsim.records import as_dict, replace
 from fleetsim.replay.diagnose.checks.case import WORTH
 from fleetsim.replay.diagnose.finding import Check, Finding, Verdict
@@ -23,21 +23,15 @@ from fleetsim.replay.observe.phases import plain
 from fleetsim.tell.next_lines import resolved
 
 
-def remedies() -> Mapping[tuple[str, str], tuple[str, ...]]:
-    """(cause, framework) -> what to set or to run; "*" stands for any other framework."""
-    tables = {"*": ANY_CURES, **{known.name: known.cures for known in FRAMEWORKS}}
-    return {(cause, name): tuple(text.split("; ")) for name, cures in tables.items() for cause, text in cures.items()}
-
-
 def remedy_for(cause: str, framework: str | None, values: Mapping[str, str]) -> tuple[str, ...]:
     """Settings of the framework, with the values in them, or commands; a setting whose value nobody knows is left out.
 
     values: name of a place in the table -> what stands there. Where no setting is left, the row of any framework.
     """
-    for name in (framework or "*", "*"):
-        rows = [row for row in remedies().get((cause, name), ()) if set(re.findall(r"{(\w+)}", row)) <= set(values)]
-        if rows:
-            return tuple(row.format_map(values) for row in rows)
+    own = BY_NAME[framework].cures if framework in BY_NAME else {}
+    for rows in (cures[cause].split("; ") for cures in (own, ANY_CURES) if cause in cures):
+        if known := [row for row in rows if set(re.findall(r"{(\w+)}", row)) <= set(values)]:
+            return tuple(row.format_map(values) for row in known)
     return ("fleetsim size --run LOG",)
 
 

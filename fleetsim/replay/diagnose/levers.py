@@ -100,17 +100,19 @@ def _rose(scene: StepScene, phase: Phase) -> bool:
 
 
 def _forward(scene: StepScene) -> Iterator[StepLever]:
-    """Log-probs that take longer than passes forward do."""
+    """Log-probs that take longer than passes forward do; a critic that takes longer than one as large as the policy,
+    which is asked forward and updated."""
     if scene.rollout_binds or scene.update_s <= 0:
         return
-    one, update = FORWARD * scene.update_s, scene.update_s
-    for column, cause, passes in (
-        ("ref_s", "reference log-probs slow", 1),
-        ("logp_s", "log-probs slow", 1),
-        ("logps_s", "log-probs slow", 2),
-        ("experience_s", "experience slow", 2 if scene.account.phase("values_s") is None else 4),
+    update = scene.update_s
+    for column, cause, least, most in (
+        ("ref_s", "reference log-probs slow", 1, 1),
+        ("logp_s", "log-probs slow", 1, 1),
+        ("logps_s", "log-probs slow", 1, 2),
+        ("experience_s", "experience slow", 1, 2 if scene.account.phase("values_s") is None else 4),
+        ("values_s", "trainer slow", 4, 4),
     ):
-        allowed = passes * FORWARD_MOST * update
+        one, allowed = least * FORWARD * update, most * FORWARD_MOST * update
         if scene.now(column) - allowed < WORTH * scene.step_s:
             continue
         why = (

@@ -20,6 +20,8 @@ SWINGS, SWINGING = 2.0, 0.1  # deviation of the generation / that of the mean re
 TAIL = 3.0  # longest response / the length that a tenth exceed
 OUTSIDE = 0.35  # of a sample's seconds: those that do not grow with its length
 RUNS_OUT = 0.15  # of rollout's time, without work although the trainer waits
+FRESH = 0.01  # weight versions: samples that are younger are as fresh as those of a synchronous step
+FEW = 0.5  # of a batch: fewer samples in flight, beside a trainer that waits for them, are held back before the engines
 CAPPED = 0.9  # of the client's cap, in flight when the trainer takes a batch
 THROWN = 0.1  # of a batch: samples thrown away beside it
 READY = 0.5  # of the trainer's wait: beside a batch
@@ -108,19 +110,23 @@ def why_slow(scene: StepScene) -> tuple[str, str]:
     active, window = m.get("rollout_active_s"), m.get("rollout_window_s")
     idle = m.get("rollout_idle", 0.0) if active is None or not window else 1.0 - active / window
     empty = f"rollout has nothing in flight for {units.share(idle, 0)} of the time, for it may not run further ahead"
+    fresh = scene.account.mode == "asynchronous" and m.get("staleness_steps", 1.0) < FRESH
+    if fresh:
+        empty = "no sample is older than the trainer's weights: none is begun before they are there, so both take turns"
     flying, cap = m.get("in_flight_samples", 0.0), m.get("in_flight_cap_samples", math.inf)
     capped = f"the client holds {flying:,.0f} samples in flight, and its cap is {cap:,.0f}"
     for cause, shown in (
         ("ready samples fetched slowly", fetched if scene.ready >= READY else ""),
         ("stale samples dropped", dropped if batch and thrown >= THROWN * batch else ""),
         ("KV preemption", preempted if again >= AGAIN else ""),
-        ("staleness window", empty if idle >= RUNS_OUT else ""),
+        ("staleness window", empty if idle >= RUNS_OUT or fresh else ""),
         ("in-flight cap", capped if cap and flying >= CAPPED * cap - m.get("group_size", 1.0) else ""),
         ("judge or tool slow", _late(scene) if "tool_s_mean" in scene.means else ""),  # timed, and not inferred
         ("straggler", _straggles(scene)),
         # samples that wait for a place in an engine look like that, too: only a client far from its cap rules them out
         ("judge or tool slow", _late(scene) if "in_flight_cap_samples" in m else ""),
         ("long tail", _tail(scene)),
+        ("in-flight cap", _few(scene)),
     ):
         if shown:
             return cause, shown
@@ -162,14 +168,32 @@ def outside_share(scene: StepScene) -> float:
     """The share of a sample's seconds outside its generation: of a judge, a tool, a queue. Where the log does not time
     them, it is what does not grow with the length; 0 where samples begin together, for then the later tokens are
     faster."""
-    tools, own = scene.means.get("tool_s_mean"), scene.means.get("sample_s_mean")
-    if tools and own is not None:
-        return tools / (tools + own)
+    m = scene.means
+    if (tools := m.get("tool_s_mean")) is not None:
+        # beside its own generation; else of all that a group, or a batch, took: at least that
+        own = m.get("sample_s_mean")
+        whole = m.get("group_s_mean", m.get("generate_s")) if own is None else tools + own
+        if whole:
+            return min(1.0, tools / whole)
     work = _work(scene)
     if scene.account.mode == "synchronous" or work is None or work[3] <= work[2]:
         return 0.0
     mean_s, most_s, mean, most = work
     return min(1.0, max(0.0, 1.0 - (most_s - mean_s) / (most - mean) * mean / mean_s))
+
+
+def _batches_in_flight(scene: StepScene) -> float:
+    """By Little's law, of groups that are taken a batch a step and that long in the making; infinite where no log says
+    how long. Engines that are too few have all in flight that the window allows, which is more than a batch."""
+    held = scene.means.get("group_s_mean", scene.means.get("sample_s_mean", math.inf))
+    return held / scene.step_s if scene.account.mode == "asynchronous" else math.inf
+
+
+def _few(scene: StepScene) -> str:
+    """A client that keeps few samples in flight."""
+    share = _batches_in_flight(scene)
+    said = f"only {units.share(min(share, FEW))} of a batch is in flight on average, and nothing else holds it back"
+    return said if share < FEW else ""
 
 
 def _late(scene: StepScene) -> str:
@@ -185,7 +209,8 @@ def _tail(scene: StepScene) -> str:
     window below one batch counts."""
     m = scene.means
     cap, pull = m.get("window_cap_groups"), m.get("pull_groups")
-    narrow = m.get("staleness_steps", math.inf) < 0.9 if cap is None or pull is None else cap < 2.0 * pull
+    ahead = m.get("staleness_steps", _batches_in_flight(scene))  # batches, or versions of the weights
+    narrow = ahead < 0.9 if cap is None or pull is None else cap < 2.0 * pull
     if scene.account.mode == "asynchronous" and not narrow:
         return ""
     if "length_max" not in m:  # the longest of a batch swings where the mean of all does not

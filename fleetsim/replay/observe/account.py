@@ -185,15 +185,18 @@ def mode_of(log: StepLog) -> Mode:
         # what a wait holds besides, as an evaluation, makes up for no other step's
         whole, waited = sums_of(generate, np.minimum(generate, wait))
         return "synchronous" if waited >= (1.0 - _SAME) * whole else "one step off"
+    ahead = not _AHEAD.isdisjoint(columns)
     if (age := log.mean("staleness_steps")) is not None:
-        return "asynchronous" if age > 0.01 else "synchronous"
+        return "asynchronous" if ahead or age > 0.01 else "synchronous"
     if wait is None:
-        return "unknown" if _AHEAD.isdisjoint(columns) else "asynchronous"
+        return "asynchronous" if ahead else "unknown"
     return "synchronous" if _either(log) and not _overlaps(columns) else "asynchronous"
 
 
 # What only a log has whose generation runs ahead of its trainer.
-_AHEAD = frozenset({"queue_groups", "queue_samples", "in_flight_groups", "in_flight_samples", "trainer_idle"})
+_AHEAD = frozenset(
+    {"queue_groups", "queue_samples", "in_flight_groups", "in_flight_samples", "trainer_idle", "rollout_active_s"}
+)
 
 
 def _either(log: StepLog) -> bool:
