@@ -27,7 +27,7 @@ from fleetsim.engine.step_time import StepTime
 CHECKED = is_checked()
 # A sample that was drawn and not sent: it is in no list, and nothing has happened to it.
 _UNSENT = np.zeros((), SAMPLE)
-for _name in ("group", "instance", "prefill", "prev", "next", "shared", "system", "turn_cache", "asks"):
+for _name in ("group", "instance", "prefill", "prev", "next", "shared", "system", "turn_cache", "asks", "row"):
     _UNSENT[_name] = -1
 _UNSENT["turns"] = 1
 for _name in ("sent_s", "start_s", "first_token_s", "finish_s"):

@@ -101,6 +101,7 @@ SAMPLE = np.dtype(
         ),  # first request of the judge that reads it; of such a request: the sample that it reads; -1 = none
         ("counted", "i1"),  # SGLang: it is in its instance's `promised`
         ("given", "i4"),  # tokens of its context when its prompt was last computed
+        ("row", "i8"),  # prefix row of its group that it found last
         ("sent_s", "f8"),  # when its instance got it: from the client, or from another instance
         ("start_s", "f8"),
         ("first_token_s", "f8"),
@@ -116,6 +117,7 @@ GROUP = np.dtype(
         ("need", "i4"),  # samples that make it complete; the rest of them is then aborted
         ("scored", "i4"),
         ("dropped", "i4"),  # samples that were lost at a station
+        ("twice", "i1"),  # some instance has two rows in the list of its prefix rows
         ("prefixes", "i8"),  # head of the list of its prefix rows
         ("version", "i4"),  # weight version at submission, the oldest of its samples
         ("target", "i4"),  # optimizer step that it is reserved for (law target_step)
