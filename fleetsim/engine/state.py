@@ -261,12 +261,12 @@ class World:
 
     def heard(self, samples: NDArray[Any]) -> NDArray[np.int64]:
         """Tokens that tools answer to each of these rows, all its turns together."""
-        calls = self.get("n_calls")
-        if calls == 0:
+        if self.get("n_calls") == 0 or len(samples) == 0:
             return np.zeros(len(samples), np.int64)
-        before = np.concatenate([[0], np.cumsum(self.tool_tokens[:calls], dtype=np.int64)])
-        first = samples["first_call"]
-        return np.asarray(before[first + samples["turns"] - 1] - before[first])
+        first, calls = samples["first_call"], samples["turns"] - 1
+        start, end = int(first.min()), int((first + calls).max())
+        before = np.concatenate([[0], np.cumsum(self.tool_tokens[start:end], dtype=np.int64)])
+        return np.asarray(before[first - start + calls] - before[first - start])
 
     def add_groups(self, n: int) -> slice:
         """Room for n more groups, unsent; returns their rows. The kernel may use them from the next `bind` on.
