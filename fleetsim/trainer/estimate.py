@@ -193,7 +193,7 @@ class TrainerEstimate(Struct, frozen=True):
 
 @lru_cache(maxsize=4096)
 def _estimate(plan: TrainingPlan, gpus_given: bool, ranks: TrainerLayout) -> TrainerEstimate | None:
-    """The plan on its GPUs, None where it does not fit, or on the smallest trainer that holds it, in the fastest layout.
+    """The plan in its fastest layout: on its GPUs, None where it does not fit, or on the smallest trainer that does.
 
     ranks: those above one that somebody chose. Raises InputError where no trainer holds it.
     """
@@ -224,8 +224,7 @@ def estimate_of(scenario: Scenario, gpus: int | None) -> TrainerEstimate:
 
 
 def estimate_on(scenario: Scenario, gpus: int) -> TrainerEstimate | None:
-    """The same on GPUs that may be too few: then None, at once. Raises InputError for a model or GPU that is not known.
-    """
+    """The same on GPUs that may be too few: None at once, then. Raises InputError for a model or GPU not known."""
     return _estimate(_plan_of(scenario, gpus), True, _ranks(scenario, gpus))
 
 
