@@ -95,7 +95,7 @@ def run_requests(
     world.arrival_s, world.arrival = arrival[order], place[order]
     advance(world.bind(), np.inf, n + 1)
     world.inspect()
-    out = samples[place]
+    out = samples.take(place)
     return RequestResult(
         out["instance"].copy(),
         out["start_s"].copy(),

@@ -37,7 +37,7 @@ from fleetsim.errors import InputError
 from fleetsim.frameworks.equal_parts import divides
 from fleetsim.job.assumptions import is_estimated
 from fleetsim.job.derived_values import seconds_of, slower
-from fleetsim.trainer.estimate import estimate_of, is_known, least_gpus, seconds_on
+from fleetsim.trainer.estimate import estimate_on, is_known, least_gpus, seconds_on
 
 # GPUs at which half of the trainer's seconds no longer shrink (see above).
 HALF_SERIAL_GPUS = 90.0
@@ -198,9 +198,12 @@ def trained_on(scenario: Scenario, gpus: int) -> dict[str, Any] | None:
     if not is_estimated(scenario):
         return scaled(scenario, gpus)
     try:
-        seconds = seconds_of(estimate_of(scenario, gpus))
+        found = estimate_on(scenario, gpus)
     except InputError:
         return None
+    if found is None:
+        return None
+    seconds = seconds_of(found)
     phases = [phase.model_dump() for phase in seconds["trainer.phases"]]
     return {**scaled_share(scenario.trainer, gpus), **seconds, "trainer.phases": phases, "trainer.gpus": gpus}
 

@@ -36,7 +36,7 @@ Tell = Callable[[str], None]
 
 # Steps of a look, which only guides a search: fewer of them where one holds many samples, because the mean over a large
 # batch hardly varies; more where the pipeline is deep, whose filling would be all that is seen.
-_LOOK, _FEWEST, _LOOK_SAMPLES, _DEPTHS = 16, 8, 250_000, 3
+_LOOK, _FEWEST, _LOOK_SAMPLES, _DEPTHS = 16, 8, 32_768, 3
 # Of a look on spot machines: steps at the least and at the most, and turns of samples. It must see what rarely happens.
 _SPOT_LOOK, _SPOT_MOST, _SPOT_TURNS = 64, 256, 65_536
 

@@ -31,7 +31,7 @@ from fleetsim.policies.law import EachStep, Looser, written
 from fleetsim.policies.samples import IN_FLIGHT
 from fleetsim.records import replace
 from fleetsim.search.change import Typed
-from fleetsim.trainer.estimate import estimate_of
+from fleetsim.trainer.estimate import estimate_on
 
 ONE_MORE, CAP, NO_CAP, LOWER_CAP, HELD, HOST, WORKERS, LARGER_TRAINER, SMALLER_TRAINER, STALENESS, CADENCE, LENGTH = (
     "one_more_instance",
@@ -277,7 +277,8 @@ def _trainers(scenario: Scenario, given: Collection[str]) -> Iterator[Lever]:
             continue
         try:
             other = with_changes(scenario, {_TRAINER_GPUS: gpus})
-            estimate_of(other, gpus)
+            if estimate_on(other, gpus) is None:
+                continue
             changed = with_derived(other, {*given, _TRAINER_GPUS})
         except InputError:  # no layout of so many GPUs holds the model
             continue

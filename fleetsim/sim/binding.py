@@ -282,7 +282,9 @@ class BindingVerdict:
         if len(records.samples) > _MOST_KEPT or not window.steps["wait_s"].any():
             self._known = binding_of(records, window)
         else:
-            self._run = replace(records, samples=_columns(records), groups=records.groups.copy())
+            self._run = replace(
+                records, samples=_columns(records), groups=records.groups.take(np.arange(len(records.groups)))
+            )
 
     def __str__(self) -> str:
         run = self._run

@@ -28,7 +28,7 @@ def reference_versions(scenario: Scenario, fleet: Fleet, progress: Progress, gro
         return np.minimum(creation_version(progress, groups), submitted)
     if kind == "submission" or IN_FLIGHT[scenario.sync.in_flight].keeps_version or len(groups) == 0:
         return submitted
-    samples = fleet.world.samples[fleet.samples_of(groups)]
+    samples = fleet.world.samples.take(fleet.samples_of(groups))
     versions = np.where(samples["first_token_s"] >= 0, samples["first_version"], YOUNG)
     size = fleet.world.groups["size"][groups]
     return np.minimum.reduceat(versions, np.cumsum(size) - size).astype(np.int64)
@@ -110,7 +110,7 @@ def drop(fleet: Fleet, old: Ids, now: float) -> None:
 def abort(fleet: Fleet, late: Ids, now: float) -> None:
     """Finished groups that a first-finished batch did not need are thrown away; their tokens count as aborted."""
     _leave(fleet, late, int(G_ABORTED), now)
-    samples = fleet.world.samples[fleet.samples_of(late)]
+    samples = fleet.world.samples.take(fleet.samples_of(late))
     tokens = int(samples["made"][samples["status"] == DONE].sum())
     fleet.set(aborted_tokens=fleet.get("aborted_tokens") + tokens)
 

@@ -281,7 +281,7 @@ class Fleet:
         groups = self.world.groups[first : self.started()]
         if not (self.draws.exact or first):  # groups start in the order in which they were drawn
             return groups, self.world.samples[: len(groups) * self.group_size]
-        samples = self.world.samples[self.samples_of(np.arange(first, self.started()))]
+        samples = self.world.samples.take(self.samples_of(np.arange(first, self.started())))
         samples["group"] -= first
         groups = groups.copy()
         groups["first"] = np.cumsum(groups["size"]) - groups["size"]

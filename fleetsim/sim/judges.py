@@ -123,7 +123,7 @@ class JudgeFleet:
         n = self.world.get("n_samples")
         samples = self.world.samples[:n]
         came = self.world.groups["submit_s"][samples["group"]]
-        return _totals(samples[came >= 0], came[came >= 0], ends)
+        return _totals(samples.compress(came >= 0), came[came >= 0], ends)
 
 
 class HomeJudge:
@@ -136,7 +136,7 @@ class HomeJudge:
         """As of `JudgeFleet`; no engine computes for it alone."""
         samples = self.world.samples[: self.world.get("n_samples")]
         asked = (self.world.groups["zero_variance"][samples["group"]] == t.ASKED) & (samples["status"] != t.GONE)
-        rows = _totals(samples[asked], self.world.reward_s[: len(samples)][asked], ends, extra=True)
+        rows = _totals(samples.compress(asked), self.world.reward_s[: len(samples)][asked], ends, extra=True)
         rows["busy_s"] = 0.0
         return rows
 

@@ -70,7 +70,7 @@ def _groups_on(job: RunState, i: int) -> Ids:
     groups = job.fleet.unfinished()
     if not IN_FLIGHT[job.scenario.sync.in_flight].discards or len(groups) == 0:
         return groups[:0]
-    samples = job.fleet.world.samples[job.fleet.samples_of(groups)]
+    samples = job.fleet.world.samples.take(job.fleet.samples_of(groups))
     size = job.fleet.world.groups["size"][groups]
     here = (samples["instance"] == i) & (samples["finish_s"] < 0) & (samples["status"] != UNSENT)
     return groups[np.logical_or.reduceat(here, np.cumsum(size) - size)]

@@ -148,12 +148,12 @@ def _layouts(plan: TrainingPlan, given: TrainerLayout) -> Iterator[TrainerLayout
 
 
 def _allowed(plan: TrainingPlan, layout: TrainerLayout) -> bool:
+    if layout.gpus % (layout.tp * layout.pp * layout.cp) or layout.gpus % (layout.ep * layout.pp):
+        return False
     mixture = plan.shape.mixture
-    layers = sum(b.count for b in plan.shape.blocks)
     experts = mixture.experts if mixture is not None else 1
-    divides = layout.gpus % (layout.tp * layout.pp * layout.cp) == 0 and layout.gpus % (layout.ep * layout.pp) == 0
     enough = plan.batch.samples / plan.recipe.minibatches >= layout.dp
-    return divides and experts % layout.ep == 0 and 2 * layout.pp <= max(layers, 2) and (enough or layout.dp == 1)
+    return experts % layout.ep == 0 and 2 * layout.pp <= max(plan.shape.layers, 2) and (enough or layout.dp == 1)
 
 
 _QUANTILES = 200
@@ -192,15 +192,15 @@ class TrainerEstimate(Struct, frozen=True):
 
 
 @lru_cache(maxsize=4096)
-def _estimate(plan: TrainingPlan, gpus_given: bool, ranks: TrainerLayout) -> TrainerEstimate:
-    """The plan on its GPUs, or on the smallest trainer that holds it, in the fastest layout.
+def _estimate(plan: TrainingPlan, gpus_given: bool, ranks: TrainerLayout) -> TrainerEstimate | None:
+    """The plan in its fastest layout: on its GPUs, None where it does not fit, or on the smallest trainer that does.
 
-    ranks: those above one that somebody chose. Raises InputError where nothing fits, with what would.
+    ranks: those above one that somebody chose. Raises InputError where no trainer holds it.
     """
     fit = shipped_fit()
     found = laid_out(plan, fit, ranks) if gpus_given else smallest(plan, fit, ranks)
     if found is None:
-        raise refused(plan, fit)
+        return None
     kind, family = kind_of(plan.shape, plan.recipe.backend), family_of(plan.shape, plan.recipe.framework)
     error = fit.error(kind, family)
     return TrainerEstimate(found, step_seconds(found, fit), memory_of(found), error, not gpus_given)
@@ -214,9 +214,18 @@ _OF_RECIPE = tuple(name for name in field_names(Recipe) if name not in ("backend
 def estimate_of(scenario: Scenario, gpus: int | None) -> TrainerEstimate:
     """The trainer of a scenario, on so many GPUs; None = the smallest that fits.
 
-    Raises InputError for a model or GPU that is not known, or a trainer that is too small.
+    Raises InputError for a model or GPU that is not known, or a trainer that is too small, with what would do.
     """
-    return _estimate(_plan_of(scenario, gpus), gpus is not None, _ranks(scenario, gpus))
+    plan = _plan_of(scenario, gpus)
+    found = _estimate(plan, gpus is not None, _ranks(scenario, gpus))
+    if found is None:
+        raise refused(plan, shipped_fit())
+    return found
+
+
+def estimate_on(scenario: Scenario, gpus: int) -> TrainerEstimate | None:
+    """The same on GPUs that may be too few: None at once, then. Raises InputError for a model or GPU not known."""
+    return _estimate(_plan_of(scenario, gpus), True, _ranks(scenario, gpus))
 
 
 def is_known(scenario: Scenario) -> bool:

@@ -128,7 +128,8 @@ class Work(Struct, frozen=True):
     trunk_flop: products with weights that every token visits, the LM head included. expert_flop: with the routed
     experts it visits. pair_flop: attention, per pair of tokens that see each other. moved: numbers that pass through
     memory once. head_moved: numbers of the logits. routed: numbers sent to experts on other GPUs, one way. reduced:
-    numbers that tensor parallelism adds up. layers: all of them.
+    numbers that tensor parallelism adds up. layers: all of them. params: all weights; routed_params: those of routed
+    experts.
     """
 
     trunk_flop: float
@@ -139,6 +140,8 @@ class Work(Struct, frozen=True):
     routed: float
     reduced: float
     layers: int
+    params: int
+    routed_params: int
 
     def attention_flop(self, token_length: float) -> float:
         """Attention per token of sequences whose token-weighted mean length this is; half of the pairs are causal."""
@@ -148,7 +151,7 @@ class Work(Struct, frozen=True):
 @cache
 def work_of(shape: ModelShape) -> Work:
     """The forward pass of one token of this model."""
-    layers = sum(b.count for b in shape.blocks)
+    layers = shape.layers
     states = sum(2 * 2 * n * m.matrix for n, m in shape.states)
     trunk = 2 * (shape.active_trunk_params - shape.active_routed_params + shape.embedding_params) + states
     routed = sum(n * m.per_token * (m.latent or shape.hidden) for n, m in shape.mixtures)
@@ -161,6 +164,8 @@ def work_of(shape: ModelShape) -> Work:
         routed=routed,
         reduced=2 * layers * shape.hidden,
         layers=layers,
+        params=shape.params,
+        routed_params=shape.routed_params,
     )
 
 
@@ -220,15 +225,15 @@ def memory_of(plan: TrainingPlan) -> Memory:
 
 
 def _states(plan: TrainingPlan) -> float:
-    recipe, layout, shape = plan.recipe, plan.layout, plan.shape
+    recipe, layout, work = plan.recipe, plan.layout, work_of(plan.shape)
     trained = LORA_SHARE if recipe.tune == "lora" else 1.0
     states = 0 if recipe.offload == "adam" else _STATES
     if recipe.backend == "fsdp":
-        layer = (shape.params - shape.embeddings_params) / work_of(shape).layers
+        layer = (work.params - plan.shape.embeddings_params) / work.layers
         gathered = 2 * layer * _WEIGHT  # this layer's weights and the next one's
-        return shape.params * (_WEIGHT + trained * (_GRADIENT + states)) / layout.gpus + gathered
-    own = (shape.params - shape.routed_params) / (layout.tp * layout.pp)
-    experts = shape.routed_params / (layout.ep * layout.pp)
+        return work.params * (_WEIGHT + trained * (_GRADIENT + states)) / layout.gpus + gathered
+    own = (work.params - work.routed_params) / (layout.tp * layout.pp)
+    experts = work.routed_params / (layout.ep * layout.pp)
     copies = max(1, layout.gpus // (layout.ep * layout.pp))
     whole = _WEIGHT + trained * _GRADIENT
     return own * (whole + trained * states / (layout.dp * layout.cp)) + experts * (whole + trained * states / copies)

@@ -8,6 +8,8 @@ from fleetsim.config import default_scenario, with_changes
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import LinearStepTime
 from fleetsim.errors import InputError
+from fleetsim.sim.engines import engine_of
+from fleetsim.sim.fleet import Fleet
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 
@@ -47,3 +49,21 @@ def test_a_run_of_no_seconds_has_no_rates() -> None:
     engine = (LinearStepTime(0.0), EngineLimits(16, 2048, 10_000))
     with pytest.raises(InputError, match="takes no time"):
         metrics_of(simulate(nothing, engine=engine))
+
+
+def test_tables_grow_with_what_is_in_them_and_tools_are_heard_sample_by_sample() -> None:
+    changes = {"workload.turns.count": {"kind": "uniform", "low": 1, "high": 5}, "workload.turns.tool_tokens": 100}
+    scenario = with_changes(SMALL, {**changes, "workload.output_tokens": {"kind": "lognormal", "mean": 64, "cv": 1.0}})
+    fleet = Fleet(scenario, *engine_of(scenario), 0)
+    fleet.draws.more()
+    world, first = fleet.world, fleet.world.get("n_samples")
+    before, calls = world.samples[:first].tobytes(), world.tool_tokens[: world.get("n_calls")].tobytes()
+    rows = len(world.samples)
+    while len(world.samples) == rows:
+        fleet.draws.more()
+    assert world.samples[:first].tobytes() == before
+    assert world.tool_tokens.tobytes().startswith(calls)
+    samples = world.samples[first : world.get("n_samples")]
+    each = [int(world.tool_tokens[s["first_call"] : s["first_call"] + s["turns"] - 1].sum()) for s in samples]
+    assert world.heard(samples).tolist() == each
+    assert max(each) > min(each) == 0

@@ -12,7 +12,7 @@ import fleetsim as fs
 from fleetsim.cli.main import app
 from fleetsim.errors import InputError
 from fleetsim.job.derived_values import FETCH, fetching, with_derived
-from fleetsim.trainer.estimate import batch_of, estimate_of, server_gpus
+from fleetsim.trainer.estimate import batch_of, estimate_of, estimate_on, server_gpus
 
 
 def job(**options: Any) -> Any:
@@ -35,6 +35,14 @@ def test_a_trainer_that_is_too_small_is_refused_with_the_least_that_would_do() -
     assert "297 GB of weights, gradients and optimizer" in problem.rule
     assert "at least 16" in problem.remedy
     assert estimate_of(job(model="Qwen/Qwen3-32B").scenario, 16).memory.fits
+
+
+def test_a_search_hears_that_a_trainer_is_too_small_without_the_error() -> None:
+    scenario = job(model="Qwen/Qwen3-32B").scenario
+    assert estimate_on(scenario, 2) is None
+    assert estimate_on(scenario, 16) == estimate_of(scenario, 16)
+    with pytest.raises(InputError, match="at least 16"):
+        estimate_of(scenario, 2)
 
 
 def test_what_the_refusal_advises_helps() -> None:

@@ -23,6 +23,7 @@ from fleetsim.engine.compiled import is_checked
 from fleetsim.engine.kernel import guard, tables
 
 CHECKED = is_checked()
+_CACHE_LINE = 64
 
 
 def _word(context: Any, builder: Any, base: Any, at: int) -> Any:
@@ -127,6 +128,31 @@ def _store(kind: Any, size: int) -> Callable[[int, int, Any], None]:
     return intrinsic(put)
 
 
+def _early(dtype: np.dtype[Any]) -> Callable[[int, int], None]:
+    """An intrinsic (base address, index): the row is on its way from memory when it is read; of no row it does nothing.
+
+    Lists of requests lead through all of memory, and the next row takes longer to come than all that is done to one.
+    """
+
+    def fetch(_typing: Context, base: Any, index: Any) -> Any:
+        signature = types.void(types.int64, types.int64)
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            row = builder.add(args[0], builder.mul(args[1], context.get_constant(types.int64, dtype.itemsize)))
+            byte, word = ir.PointerType(ir.IntType(8)), ir.IntType(32)
+            ask = builder.module.declare_intrinsic(
+                "llvm.prefetch", (byte,), ir.FunctionType(ir.VoidType(), (byte, word, word, word))
+            )
+            for at in range(0, dtype.itemsize, _CACHE_LINE):
+                where = builder.inttoptr(builder.add(row, context.get_constant(types.int64, at)), byte)
+                builder.call(ask, (where, *(ir.Constant(word, n) for n in (1, 3, 1))))  # to write, to keep, data
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return intrinsic(fetch)
+
+
 def _line(_typing: Context, base: Any, index: Any, width: Any) -> Any:
     """(base address of a table of two axes, line, bytes of a line) -> base address of the line."""
     signature = types.int64(types.int64, types.int64, types.int64)
@@ -147,6 +173,7 @@ pool_at = _record(tables.POOL)
 log_at = _record(tables.LOG)
 station_at = _record(tables.STATION)
 visit_at = _record(tables.VISIT)
+fetch_sample, fetch_group, fetch_prefix = _early(tables.SAMPLE), _early(tables.GROUP), _early(tables.PREFIX)
 int64_at, put_int64 = _load(types.int64, 8), _store(types.int64, 8)
 int32_at, put_int32 = _load(types.int32, 4), _store(types.int32, 4)
 float_at, put_float = _load(types.float64, 8), _store(types.float64, 8)

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import math
 
-from fleetsim.engine.kernel.addresses import fleet_at, float_at, instance_at, int64_at, line_at, pool_at, sample_at
+from fleetsim.engine.kernel.addresses import (
+    fetch_group,
+    fetch_prefix,
+    fetch_sample,
+    fleet_at,
+    float_at,
+    instance_at,
+    int64_at,
+    line_at,
+    pool_at,
+    sample_at,
+)
 from fleetsim.engine.kernel.blocks import context, hold_found, take, units, units_of
 from fleetsim.engine.kernel.growth import decode_tokens, iterations_for, set_growth, tokens_held
 from fleetsim.engine.kernel.instance import (
@@ -88,6 +99,17 @@ def make_room(fleet: int, i: int) -> tuple[int, int, int, bool]:
 
 
 @compiled
+def fetch_waiting(fleet: int, s: int) -> None:
+    """Fetches what is needed of a waiting request, and the one behind it."""
+    w = fleet_at(fleet, 0)
+    if s >= 0:
+        S = sample_at(w.samples, s)
+        fetch_group(w.groups, S.group)
+        fetch_prefix(w.prefixes, S.row)
+        fetch_sample(w.samples, S.next)
+
+
+@compiled
 def start(fleet: int, i: int, s: int, t: float, chunk: int, found: int, unread: int) -> float:
     """Moves a waiting request to the end of running and computes its first chunk; returns its attention pairs.
 
@@ -98,6 +120,7 @@ def start(fleet: int, i: int, s: int, t: float, chunk: int, found: int, unread: 
     S = sample_at(w.samples, s)
     size = w.block_size
     length = context(fleet, s)
+    fetch_waiting(fleet, S.next)
     begin_to_run(fleet, i, s)
     if S.start_s < 0.0:
         S.start_s = t
@@ -233,6 +256,7 @@ def run_decodes(fleet: int, i: int, t: float, once: bool) -> None:
             most = min(most, iterations_for(fleet, i, crossing))
     instance.kind = JUMP
     instance.k = 1 if once else iterations_that_fit(fleet, i, most)
+    fetch_sample(w.samples, int64_at(ends_of(fleet, i), 0) & 0xFFFFFFFF)  # the first to end
     instance.first_s = (first_s + drafts_s) * instance.slow
     instance.slope_s = slope_s * instance.slow
     if w.hosts == 1 and instance.loading > 0:

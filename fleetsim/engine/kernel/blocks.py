@@ -87,6 +87,16 @@ def to_front(fleet: int, g: int, before: int, p: int) -> None:
 
 
 @compiled
+def known_row(fleet: int, i: int, s: int) -> int:
+    """The prefix row that the request found last, if it is the only one of its group on instance i; else -1."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    if S.row < 0 or prefix_at(w.prefixes, S.row).instance != i or group_at(w.groups, S.group).twice == 1:
+        return -1
+    return S.row
+
+
+@compiled
 def group_prefix(fleet: int, i: int, s: int) -> int:
     """The prefix row of the request's group on instance i, or -1.
 
@@ -94,11 +104,15 @@ def group_prefix(fleet: int, i: int, s: int) -> int:
     at once: it comes to the front. With TensorRT-LLM an older one may be, where both were computed at the same time.
     """
     w = fleet_at(fleet, 0)
+    p = known_row(fleet, i, s)
+    if p >= 0:
+        return p if alive(fleet, i, p) else -1
     g = sample_at(w.samples, s).group
     before, p = -1, group_at(w.groups, g).prefixes
     while p >= 0:
         row = prefix_at(w.prefixes, p)
         if row.instance == i:
+            sample_at(w.samples, s).row = p
             if w.scheduler != TENSORRT:
                 to_front(fleet, g, before, p)
                 return p if alive(fleet, i, p) else -1
@@ -200,15 +214,21 @@ def read(fleet: int, i: int, p: int) -> None:
 def reuse_prefix(fleet: int, i: int, s: int) -> int:
     """A row of the group on instance i whose blocks are gone and that nobody reads: written anew, or -1."""
     w = fleet_at(fleet, 0)
+    p = known_row(fleet, i, s)
+    if p >= 0 and prefix_at(w.prefixes, p).holders == 0:
+        rewrite(fleet, i, p)
+        return p
     g = sample_at(w.samples, s).group
     before, p = -1, group_at(w.groups, g).prefixes
     while p >= 0:
         row = prefix_at(w.prefixes, p)
-        if row.instance == i and row.holders == 0:
-            rewrite(fleet, i, p)
-            if w.scheduler != TENSORRT:
-                to_front(fleet, g, before, p)
-            return p
+        if row.instance == i:
+            if row.holders == 0:
+                rewrite(fleet, i, p)
+                if w.scheduler != TENSORRT:
+                    to_front(fleet, g, before, p)
+                return p
+            group_at(w.groups, g).twice = 1  # at once: another is written
         before, p = p, row.next
     return -1
 
@@ -261,6 +281,7 @@ def publish(fleet: int, i: int, s: int) -> None:
                 prefix_at(w.prefixes, p).next = group_at(w.groups, S.group).prefixes
                 group_at(w.groups, S.group).prefixes = p
         S.shared = p
+        S.row = p
 
 
 @compiled

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 
 from fleetsim.engine.kernel.addresses import (
+    fetch_prefix,
+    fetch_sample,
     fleet_at,
     group_at,
     instance_at,
@@ -24,7 +26,7 @@ from fleetsim.engine.kernel.dispatch import enqueue
 from fleetsim.engine.kernel.instance import account, cut, set_next
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.loads import end_load
-from fleetsim.engine.kernel.members import evict, leave_decodes, show_load, unlink, unwait
+from fleetsim.engine.kernel.members import ends_of, evict, leave_decodes, show_load, unlink, unwait
 from fleetsim.engine.kernel.prefill import next_prefilling, prefill_row, withdraw
 from fleetsim.engine.kernel.stations import let_go
 from fleetsim.engine.kernel.tables import (
@@ -120,6 +122,17 @@ def discard_here(fleet: int, i: int, t: float) -> None:
 
 
 @compiled
+def fetch_decodes(fleet: int, i: int) -> None:
+    """Fetches the decodes of an instance, and then the prompts that they read: all of them are needed now."""
+    w = fleet_at(fleet, 0)
+    n, ends = instance_at(w.instances, i).heap_n, ends_of(fleet, i)
+    for at in range(n):
+        fetch_sample(w.samples, int64_at(ends, at) & 0xFFFFFFFF)
+    for at in range(n):
+        fetch_prefix(w.prefixes, sample_at(w.samples, int64_at(ends, at) & 0xFFFFFFFF).shared)
+
+
+@compiled
 def recompute_here(fleet: int, i: int) -> None:
     """Every running request loses its cache, keeps its tokens, and prefills again in its old order."""
     w = fleet_at(fleet, 0)
@@ -127,6 +140,7 @@ def recompute_here(fleet: int, i: int) -> None:
     while instance_at(w.instances, i).loading > 0:
         drop_load(fleet, i, s)
         s = sample_at(w.samples, s).next
+    fetch_decodes(fleet, i)
     instance_at(w.instances, i).heap_n = 0  # all of them leave it: none has to be looked for
     while instance_at(w.instances, i).tail >= 0:
         evict(fleet, i, instance_at(w.instances, i).tail)

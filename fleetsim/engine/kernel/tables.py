@@ -69,29 +69,34 @@ FRACTION = 2.0**-20
 # every instance
 ALL = np.int64(-1)
 
+# First what is needed of a request whenever it is stopped and sent again: two lines of memory instead of three.
 SAMPLE = np.dtype(
     [
         ("prompt", "i8"),  # tokens of the first turn's prompt
-        ("target", "i4"),  # output tokens over all turns
-        ("prefill", "i4"),  # row of the prefill engine that computed its prompt last; -1 = none
         ("made", "i8"),  # output tokens so far (while decoding: read through `made_now`)
         ("goal", "i8"),  # output tokens at which the current turn ends
         ("extra", "i8"),  # tool tokens that joined the context
         ("computed", "i8"),  # tokens in the KV cache (while decoding: context - 1)
         ("group", "i8"),
-        ("instance", "i8"),
         ("prev", "i8"),
         ("next", "i8"),
         ("shared", "i8"),  # prefix row held: the group's prompt
-        ("system", "i8"),  # prefix row held: the system prompt
+        ("row", "i8"),  # prefix row of its group that it found last
         ("turn_cache", "i8"),  # prefix row of its own earlier turns
-        ("preemptions", "i4"),
-        ("turn", "i2"),
+        ("end_count", "i8"),  # decode counter at which the current turn ends
+        ("given", "i4"),  # tokens of its context when its prompt was last computed
         ("status", "i1"),
         ("redo", "i1"),  # its next prefill repeats work
-        ("end_count", "i8"),  # decode counter at which the current turn ends
-        ("first_version", "i4"),  # weight version that made its first token
         ("side", "i1"),  # DECODING, PREFILLING or BROUGHT
+        ("counted", "i1"),  # SGLang: it is in its instance's `promised`
+        ("start_s", "f8"),
+        ("system", "i8"),  # prefix row held: the system prompt
+        ("target", "i4"),  # output tokens over all turns
+        ("prefill", "i4"),  # row of the prefill engine that computed its prompt last; -1 = none
+        ("instance", "i8"),
+        ("preemptions", "i4"),
+        ("turn", "i2"),
+        ("first_version", "i4"),  # weight version that made its first token
         ("pending", "i1"),  # judges that have not answered; so of a group
         ("turns", "i2"),
         ("first_call", "i4"),  # row of the call after its first turn; the others follow
@@ -99,10 +104,7 @@ SAMPLE = np.dtype(
             "asks",
             "i4",
         ),  # first request of the judge that reads it; of such a request: the sample that it reads; -1 = none
-        ("counted", "i1"),  # SGLang: it is in its instance's `promised`
-        ("given", "i4"),  # tokens of its context when its prompt was last computed
         ("sent_s", "f8"),  # when its instance got it: from the client, or from another instance
-        ("start_s", "f8"),
         ("first_token_s", "f8"),
         ("finish_s", "f8"),
     ],
@@ -116,6 +118,7 @@ GROUP = np.dtype(
         ("need", "i4"),  # samples that make it complete; the rest of them is then aborted
         ("scored", "i4"),
         ("dropped", "i4"),  # samples that were lost at a station
+        ("twice", "i1"),  # some instance has two rows in the list of its prefix rows
         ("prefixes", "i8"),  # head of the list of its prefix rows
         ("version", "i4"),  # weight version at submission, the oldest of its samples
         ("target", "i4"),  # optimizer step that it is reserved for (law target_step)
