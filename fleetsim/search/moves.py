@@ -157,7 +157,6 @@ class _Moves:
         self._missed = any(not t.held_by(now.estimates[t.metric]) for t in targets)
         self._pulled = {name: lever for name, lever in beside.levers.items() if name != ONE_MORE}
         self._found: dict[str, Alternative] = {}
-        self._trials: dict[Scenario, Trials] = {}
 
     def told(self, best_alone: bool) -> dict[str, Alternative]:
         """The levers that were looked at, by name; those that are told have a count of their own, of as many long runs
@@ -228,16 +227,9 @@ class _Moves:
         return replace(a, anew=found, risk=risk, permission=permission, text=lever.text, flag=lever.flag)
 
     def _anew(self, name: str) -> Anew | None:
-        """A lever with the count that long runs find, by the search that a job with it would have: from the count that
-        looks found, where there were some."""
-        changed, looked_at = self._pulled[name].scenario, self._found.get(name)
-        own = looked_at.anew if looked_at is not None else None
-        start = matched(changed)[1] if own is None else own.instances
-        return anew(self._trials_of(changed), start, self._now, self._targets)
-
-    def _trials_of(self, scenario: Scenario) -> Trials:
-        """Its looks and its long runs so far."""
-        return self._trials.setdefault(scenario, Trials(scenario, self._measure))
+        """A lever with the count that long runs find, by the search that a job with it would have."""
+        changed = self._pulled[name].scenario
+        return anew(Trials(changed, self._measure), matched(changed)[1], self._now, self._targets)
 
     def _by_looks(self, lever: Lever, helps: bool, now: Trial, least: float) -> Anew | None:
         """A lever with a count of its own, as looks have it; None for a lever that changes nothing at this count and at
@@ -251,7 +243,8 @@ class _Moves:
             if not with_it or (without and not differs(ratio_of(with_it, without, "step_s"), 1)):
                 return None
         beat = (1.0 - least) * objective(scenario, now.instances, now.mean("step_s"))
-        return anew(self._trials_of(lever.scenario), now.instances, now, self._targets, look=True, beat=beat)
+        trials = Trials(lever.scenario, self._measure)
+        return anew(trials, now.instances, now, self._targets, look=True, beat=beat)
 
     def _raise(self) -> None:
         """Raises the staleness budget until a fleet holds the targets."""
