@@ -65,7 +65,8 @@ def cost_per_request() -> dict[str, Any]:
             start = time.perf_counter()
             run_requests(step_time, limits, 512, output, instances=instances)
             seconds.append((time.perf_counter() - start) / n)
-    few, many = (float(np.median(seconds)) for seconds in per_request.values())
+    # Others on the machine take of its memory's bandwidth by turns: rounds of one process differ by a factor of two.
+    few, many = map(min, per_request.values())
     return {"seconds": per_request[1000], "few_s": few, "many_s": many, "ratio": many / few}
 
 
