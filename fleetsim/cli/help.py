@@ -33,7 +33,12 @@ class Documented(TyperCommand):
         """Reads the words behind the command's name."""
         _, _, order = self.make_parser(ctx).parse_args(list(args))
         for option, times in Counter(order).items():
-            if times > 1 and not option.multiple and not getattr(option, "is_flag", False):
+            if (
+                times > 1
+                and not ctx.resilient_parsing
+                and not option.multiple
+                and not getattr(option, "is_flag", False)
+            ):
                 say(f"warning: {option.opts[0]} is given {times} times: the last one counts", err=True)
         return super().parse_args(ctx, args)
 

@@ -50,7 +50,7 @@ def headline_of(found: Comparison) -> str:
     step = by_name.get("step_s")
     if step is not None and not step.significant and step.verdict != "not comparable":
         tested = sum(c.p_adjusted is not None for c in comparable)
-        alone = f"B's step may have changed, or by luck, as one of {tested} metrics"
+        alone = f"B's step may have changed: among {tested} metrics one may look so by luck"
         said.insert(
             0, (alone if step.why == BY_ITSELF else "B's step did not change significantly") + _step_range(step, own)
         )
