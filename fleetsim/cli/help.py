@@ -31,14 +31,10 @@ class Documented(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Reads the words behind the command's name."""
-        _, _, order = self.make_parser(ctx).parse_args(list(args))
+        # a shell that completes a line is told nothing
+        order = () if ctx.resilient_parsing else self.make_parser(ctx).parse_args(list(args))[2]
         for option, times in Counter(order).items():
-            if (
-                times > 1
-                and not ctx.resilient_parsing
-                and not option.multiple
-                and not getattr(option, "is_flag", False)
-            ):
+            if times > 1 and not option.multiple and not getattr(option, "is_flag", False):
                 say(f"warning: {option.opts[0]} is given {times} times: the last one counts", err=True)
         return super().parse_args(ctx, args)
 

@@ -277,10 +277,10 @@ def _trainers(scenario: Scenario, given: Collection[str]) -> Iterator[Lever]:
             continue
         try:
             other = with_changes(scenario, {_TRAINER_GPUS: gpus})
-            if estimate_on(other, gpus) is None:
+            if estimate_on(other, gpus) is None:  # no layout of so many GPUs holds the model
                 continue
             changed = with_derived(other, {*given, _TRAINER_GPUS})
-        except InputError:  # no layout of so many GPUs holds the model
+        except InputError:  # nor is there such a job
             continue
         if divides(changed, gpus):
             text = f"{units.plural(gpus, 'trainer GPU')} instead of {now:,}"

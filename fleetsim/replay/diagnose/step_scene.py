@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.history.step_logs.steps import TRAINING
+from fleetsim.replay.observe.account import FRESH
 from fleetsim.replay.observe.observed import LengthHistogram
 from fleetsim.replay.observe.phases import Account
 
@@ -20,7 +21,6 @@ SWINGS, SWINGING = 2.0, 0.1  # deviation of the generation / that of the mean re
 TAIL = 3.0  # longest response / the length that a tenth exceed
 OUTSIDE = 0.35  # of a sample's seconds: those that do not grow with its length
 RUNS_OUT = 0.15  # of rollout's time, without work although the trainer waits
-FRESH = 0.01  # weight versions: samples that are younger are as fresh as those of a synchronous step
 FEW = 0.5  # of a batch: fewer samples in flight, beside a trainer that waits for them, are held back before the engines
 CAPPED = 0.9  # of the client's cap, in flight when the trainer takes a batch
 THROWN = 0.1  # of a batch: samples thrown away beside it

@@ -84,6 +84,7 @@ CHANGED = 0.05  # of a step: a phase that moved by so much parts the run into be
 # the memory of an H100 (16 GB / 3.35 TB/s).
 TOKEN_S = 0.0048
 CLEAR = 4.0  # standard errors by which a slope is none by chance
+FRESH = 0.01  # weight versions: samples that are younger are as fresh as those of a synchronous step
 _VARIES = 0.01  # of a mean: lengths that move by less explain nothing
 
 
@@ -187,7 +188,7 @@ def mode_of(log: StepLog) -> Mode:
         return "synchronous" if waited >= (1.0 - _SAME) * whole else "one step off"
     ahead = not _AHEAD.isdisjoint(columns)
     if (age := log.mean("staleness_steps")) is not None:
-        return "asynchronous" if ahead or age > 0.01 else "synchronous"
+        return "asynchronous" if ahead or age > FRESH else "synchronous"
     if wait is None:
         return "asynchronous" if ahead else "unknown"
     return "synchronous" if _either(log) and not _overlaps(columns) else "asynchronous"

@@ -6,7 +6,7 @@ Instances on which work piles up are slow ones behind a router that looks at no 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import fmean, median
 
 import numpy as np
@@ -161,13 +161,11 @@ def paces_of(intervals: Intervals, expected: Floats, clean: Mask) -> Paces:
     ratio = np.where(usable, intervals.growth / np.where(usable, expected, 1.0), np.nan)
     common = _medians(ratio.T) if size >= 3 else mean(ratio, axis=0)
     usable &= np.nan_to_num(common) > 0
-    ratio = np.where(usable, ratio / np.where(np.nan_to_num(common) > 0, common, 1.0), np.nan)
     judged = usable.sum(axis=1) >= FEWEST
-    weights = np.ones_like(ratio) if steady else expected * common
-    pace = _median if steady else _mean
-    series = [(row[of], weight[of]) for row, weight, of in zip(ratio, weights, usable, strict=True)]
-    paces = np.array([pace(*one) if known else np.nan for one, known in zip(series, judged, strict=True)])
-    errors = np.array([_standard_error(pace, *one) for one in series])
+    of_each = zip(intervals.growth, expected * common, usable, strict=True)
+    series = [(made[of], fair[of]) for made, fair, of in of_each]
+    paces = np.array([_pace(*one, steady) if known else np.nan for one, known in zip(series, judged, strict=True)])
+    errors = np.array([_standard_error(*one, steady) for one in series])
     if size < 2 or judged.sum() < 2:
         return Paces(np.ones(size), np.zeros(size, dtype=bool), judged)
     typical = float(np.median(paces[judged]) if judged.sum() >= 3 else paces[judged].max())
@@ -205,20 +203,18 @@ def _medians(rows: Floats) -> Floats:
     return np.where(count > 0, middle, np.nan)
 
 
-def _median(values: Floats, _: Floats) -> float:
-    return float(np.median(values))
+def _pace(made: Floats, fair: Floats, steady: bool) -> float:
+    """Of what an instance made beside the fair share of the same intervals: see `paces_of`."""
+    return float(np.median(made / fair) if steady else made.sum() / fair.sum())
 
 
-def _mean(values: Floats, weights: Floats) -> float:
-    return float(np.average(values, weights=weights))
-
-
-def _standard_error(pace: Callable[[Floats, Floats], float], values: Floats, weights: Floats) -> float:
+def _standard_error(made: Floats, fair: Floats, steady: bool) -> float:
     """Of the pace of a series that is not independent from one value to the next: from blocks of time."""
-    if values.size < FEWEST:
+    if made.size < FEWEST:
         return math.inf
-    n = min(BLOCKS, values.size // 2)
-    blocks = [pace(*block) for block in zip(np.array_split(values, n), np.array_split(weights, n), strict=True)]
+    n = min(BLOCKS, made.size // 2)
+    parts = zip(np.array_split(made, n), np.array_split(fair, n), strict=True)
+    blocks = [_pace(*part, steady) for part in parts]
     return float(np.std(blocks, ddof=1)) / math.sqrt(len(blocks))
 
 
