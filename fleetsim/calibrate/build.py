@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,7 @@ from fleetsim import __version__, units
 from fleetsim.calibrate.engine_facts import OF_USERS, EngineFacts, counts_in, facts_of, measured_drafts
 from fleetsim.calibrate.fit.design import Observations, observations_of
 from fleetsim.calibrate.fit.fit import Fit, fit
-from fleetsim.calibrate.fit.identifiability import per_observation
-from fleetsim.calibrate.raw import Raw, Segment
+from fleetsim.calibrate.raw import FITTED, Raw, Segment
 from fleetsim.config.engine_profile import (
     MAX_POINTS,
     BatchCheck,
@@ -222,11 +221,9 @@ def points_of(o: Observations, load_of: NDArray[np.int64] | None = None, overhea
     load_of: the load that a segment repeats, by segment id; each is its own without. An observation of several
     iterations counts as its mean iteration. overhead_s: a client's fixed seconds, taken out where they were in.
     """
-    iterations = np.bincount(o.of, minlength=len(o)).astype(np.float64)
-    columns = (o.decodes, o.kv_tokens, o.prefill_tokens, o.attn_pairs)
-    held = [per_observation(o, v) / iterations for v in columns]
-    seconds = np.maximum(o.seconds - overhead_s * o.overheads, 1e-9) / iterations
-    kind = np.where(held[2] == 0, 0, np.where(held[0] == 0, 1, 2))
+    held = o.means()
+    seconds = np.maximum(o.seconds - overhead_s * o.overheads, 1e-9) / np.bincount(o.of, minlength=len(o))
+    kind = np.where(held[:, 2] == 0, 0, np.where(held[:, 0] == 0, 1, 2))
     load = o.segment.astype(np.int64) if load_of is None else load_of[o.segment]
     key = load * 3 + kind
     mixes = set(load[kind == 2].tolist())
@@ -235,15 +232,14 @@ def points_of(o: Observations, load_of: NDArray[np.int64] | None = None, overhea
         if k % 3 == 0 and k // 3 in mixes:
             continue  # the decodes between a mixed load's prompts: decode loads show those
         rows = key == k
-        points.append(_point(k % 3, [v[rows] for v in held], seconds[rows]))
+        points.append(_point(k % 3, held[rows], seconds[rows]))
     return tuple(points[:MAX_POINTS])
 
 
-def _point(kind: int, held: list[NDArray[np.float64]], seconds: NDArray[np.float64]) -> Point:
-    b, kv, p, a = (units.short(float(np.median(v))) for v in held)
-    names: tuple[Literal["decode", "prefill", "mixed"], ...] = ("decode", "prefill", "mixed")
+def _point(kind: int, held: NDArray[np.float64], seconds: NDArray[np.float64]) -> Point:
+    b, kv, p, a = (units.short(float(v)) for v in np.median(held, axis=0))
     return Point(
-        kind=names[kind],
+        kind=FITTED[kind],
         decodes=b,
         kv_tokens=kv,
         prefill_tokens=p,

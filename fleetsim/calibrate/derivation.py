@@ -21,7 +21,6 @@ from fleetsim.calibrate.sources.source import (
     iteration,
     joined,
     observations_from,
-    subset,
 )
 from fleetsim.config.engine_profile import Profile, ProfileError, Provenance
 from fleetsim.engine.gpus import gpu_spec
@@ -292,7 +291,7 @@ def left_out_error(o: Observations, runs: NDArray[np.int64], prior: Prior | None
     expected = np.full(len(o), np.nan)
     for k in np.unique(part):
         try:
-            found = fit(subset(o, part != k), prior=prior, seed=seed)
+            found = fit(o.where(part != k), prior=prior, seed=seed)
         except InputError:  # the others alone do not tell enough
             continue
         expected[part == k] = predicted_s(found.step_time, found.error.overhead_s, o)[part == k]
@@ -312,5 +311,5 @@ def left_out_error(o: Observations, runs: NDArray[np.int64], prior: Prior | None
 
 def predicted_s(step_time: StepTime, overhead_s: float, o: Observations) -> Array:
     """Seconds of each observation by the model, shape (observations,)."""
-    each = step_time.each_s(o.decodes, o.prefill_tokens, o.kv_tokens, o.attn_pairs)
+    each = step_time.each_s(*o.held[:, [0, 2, 1, 3]].T)
     return np.asarray(np.bincount(o.of, each, minlength=len(o)) + overhead_s * o.overheads)

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from msgspec import Struct
@@ -65,7 +65,7 @@ COLUMNS = (
     "dr",  # tokens drafted for the decodes, which are verified here
 )
 REQUEST_COLUMNS = ("submit", "first", "finish", "n", "pre", "P", "want")  # one row per request, see Segment
-FITTED = ("decode", "prefill", "mixed")
+FITTED: tuple[Literal["decode", "prefill", "mixed"], ...] = ("decode", "prefill", "mixed")
 MAX_BYTES = 2 * 2**30
 
 

@@ -52,17 +52,9 @@ def grid() -> list[list[Row]]:
 def of_loads(loads: list[list[Row]], seconds: Callable[[Row], float]) -> Observations:
     rows = np.array([row for load in loads for row in load])
     segment = np.repeat(np.arange(len(loads), dtype=np.int32), [len(load) for load in loads])
-    return Observations(
-        seconds=np.array([seconds(tuple(row)) for row in rows]),
-        segment=segment,
-        overheads=np.zeros(len(rows)),
-        of=np.arange(len(rows)),
-        decodes=rows[:, 0],
-        kv_tokens=rows[:, 1],
-        prefill_tokens=rows[:, 2],
-        attn_pairs=rows[:, 3],
-        drafted=np.zeros(len(rows)),
-    )
+    n = len(rows)
+    taken = np.array([seconds(tuple(row)) for row in rows])
+    return Observations(taken, segment, np.zeros(n), np.arange(n), np.pad(rows, ((0, 0), (0, 1))))
 
 
 def seconds_of(step_time: StepTime) -> Callable[[Row], float]:
@@ -254,15 +246,11 @@ def test_durations_of_several_iterations_and_a_clients_overhead() -> None:
         spans += [([(32, 3200.0, *chunk(p)[2:]), (32, 3232.0, 0.0, 0.0)], 0)] * 3
     rows = np.array([row for held, _ in spans for row in held])
     o = Observations(
-        seconds=np.array([sum(map(seconds, held)) + ovh * overhead for held, ovh in spans]),
-        segment=np.array([hash(tuple(held)) % 2**31 for held, _ in spans], np.int32),
-        overheads=np.array([float(ovh) for _, ovh in spans]),
-        of=np.repeat(np.arange(len(spans)), [len(held) for held, _ in spans]),
-        decodes=rows[:, 0],
-        kv_tokens=rows[:, 1],
-        prefill_tokens=rows[:, 2],
-        attn_pairs=rows[:, 3],
-        drafted=np.zeros(len(rows)),
+        np.array([sum(map(seconds, held)) + ovh * overhead for held, ovh in spans]),
+        np.array([hash(tuple(held)) % 2**31 for held, _ in spans], np.int32),
+        np.array([float(ovh) for _, ovh in spans]),
+        np.repeat(np.arange(len(spans)), [len(held) for held, _ in spans]),
+        np.pad(rows, ((0, 0), (0, 1))),
     )
     found = fit(o)
     assert found.error.overhead_s == pytest.approx(overhead, rel=0.02)

@@ -14,7 +14,7 @@ from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.raw import RawWriter
 from fleetsim.calibrate.sources import is_raw, read_source
 from fleetsim.calibrate.sources.benchmark_run import batch_iterations, seen_decodes
-from fleetsim.calibrate.sources.source import Duration, iteration, joined, observations_from, subset
+from fleetsim.calibrate.sources.source import Duration, iteration, joined, observations_from
 from fleetsim.engine import EngineLimits, run_requests
 from fleetsim.errors import InputError
 from tests.calibrate.bench import TRUTH, Request, guidellm_benchmark, off, play, serve_result, write
@@ -193,7 +193,7 @@ def test_sources_are_joined_and_parted(tmp_path: Path, runs: dict[int, list[Requ
     o, run = joined(sources)
     assert run.tolist() == [0, 1, 2]
     assert len(set(o.segment.tolist())) == len(o)
-    middle = subset(o, run == 1)
+    middle = o.where(run == 1)
     assert middle.seconds.tolist() == sources[1].observations.seconds.tolist()
     assert np.array_equal(middle.decodes, sources[1].observations.decodes)
     assert np.array_equal(middle.of, sources[1].observations.of)

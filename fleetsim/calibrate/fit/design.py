@@ -11,6 +11,7 @@ all.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -21,8 +22,8 @@ from fleetsim.least_squares import non_negative
 
 # --- What the fit sees: seconds, and the iterations that took them.
 
-PER_DURATION = ("seconds", "segment", "overheads")
-PER_ITERATION = ("decodes", "kv_tokens", "prefill_tokens", "attn_pairs", "drafted")
+Array = NDArray[np.float64]
+HELD = ("nd", "K", "np", "A", "dr")  # as raw measurements name what an iteration held
 
 
 class Observations(Struct, frozen=True):
@@ -30,28 +31,47 @@ class Observations(Struct, frozen=True):
 
     seconds: shape (observations,), > 0. segment: which load, shape (observations,): what was measured together is kept
     together in folds and bootstraps. overheads: fixed costs of a client that lie in the duration (0 in process, 1 in a
-    time to first token). of: index into seconds per iteration, sorted, shape (iterations,). decodes, kv_tokens,
-    prefill_tokens, attn_pairs: b, K, p, A of each iteration (averages may be fractions). drafted: tokens that it
-    verifies.
+    time to first token). of: index into seconds per iteration, sorted, shape (iterations,). held: what each iteration
+    held, shape (iterations, 5): b, K, p, A (averages may be fractions), and drafted tokens, which it verifies.
     """
 
-    seconds: NDArray[np.float64]
+    seconds: Array
     segment: NDArray[np.int32]
-    overheads: NDArray[np.float64]
+    overheads: Array
     of: NDArray[np.int64]
-    decodes: NDArray[np.float64]
-    kv_tokens: NDArray[np.float64]
-    prefill_tokens: NDArray[np.float64]
-    attn_pairs: NDArray[np.float64]
-    drafted: NDArray[np.float64]
+    held: Array
+
+    decodes = property(lambda o: o.held[:, 0])
+    kv_tokens = property(lambda o: o.held[:, 1])
+    prefill_tokens = property(lambda o: o.held[:, 2])
+    attn_pairs = property(lambda o: o.held[:, 3])
+    drafted = property(lambda o: o.held[:, 4])
 
     def __len__(self) -> int:
         return len(self.seconds)
 
     @property
-    def tokens(self) -> NDArray[np.float64]:
+    def tokens(self) -> Array:
         """n of each iteration: a token for each decode, those drafted, those of prompts."""
-        return self.decodes + self.drafted + self.prefill_tokens
+        return np.asarray(self.held[:, [0, 2, 4]].sum(axis=1))
+
+    def means(self) -> Array:
+        """b, K, p, A of the mean iteration of each observation, shape (observations, 4)."""
+        return np.asarray(self.sums() / np.bincount(self.of, minlength=len(self))[:, None])
+
+    def sums(self) -> Array:
+        """b, K, p, A summed over the iterations of each observation, shape (observations, 4)."""
+        if len(self.of) == len(self):
+            return self.held[:, :4]
+        each = [np.bincount(self.of, v, minlength=len(self)) for v in self.held[:, :4].T]
+        return np.column_stack(each).astype(np.float64)
+
+    def where(self, keep: NDArray[np.bool_]) -> Observations:
+        """The observations that stay, with their iterations."""
+        rows, place = keep[self.of], np.cumsum(keep) - 1
+        return Observations(
+            self.seconds[keep], self.segment[keep], self.overheads[keep], place[self.of[rows]], self.held[rows]
+        )
 
 
 def observations_of(raw: Raw) -> Observations:
@@ -66,8 +86,11 @@ def observations_of(raw: Raw) -> Observations:
 def in_a_row(parts: Sequence[Observations]) -> Observations:
     """The observations of all parts; each keeps its segment."""
     starts = np.cumsum([0, *map(len, parts)])
-    columns = {name: np.concatenate([getattr(p, name) for p in parts]) for name in (*PER_DURATION, *PER_ITERATION)}
-    return Observations(of=np.concatenate([p.of + s for p, s in zip(parts, starts[:-1], strict=True)]), **columns)
+    of = np.concatenate([p.of + s for p, s in zip(parts, starts[:-1], strict=True)])
+    seconds, segment, overheads, held = (
+        np.concatenate([getattr(p, name) for p in parts]) for name in ("seconds", "segment", "overheads", "held")
+    )
+    return Observations(seconds, segment, overheads, of, held)
 
 
 def _of_iterations(raw: Raw) -> Observations:
@@ -77,38 +100,24 @@ def _of_iterations(raw: Raw) -> Observations:
     if len(fitted):
         use &= fitted[raw.segment]
     n = int(use.sum())
+    held = np.column_stack([c[name][use] for name in HELD]).astype(np.float64)
+    return Observations(c["dt"][use] * 1e-6, raw.segment[use], np.zeros(n), np.arange(n, dtype=np.int64), held)
+
+
+def _of_client(record: dict[str, Any]) -> Observations:
+    def column(name: str, otherwise: Array) -> Array:
+        return np.atleast_1d(np.asarray(record.get(name, otherwise), np.float64))
+
+    seconds, decodes = (column(name, np.empty(0)) for name in ("dt", "nd"))
+    n = len(seconds)
     return Observations(
-        seconds=c["dt"][use] * 1e-6,
-        segment=raw.segment[use],
-        overheads=np.zeros(n),
-        of=np.arange(n, dtype=np.int64),
-        decodes=c["nd"][use].astype(np.float64),
-        kv_tokens=c["K"][use].astype(np.float64),
-        prefill_tokens=c["np"][use].astype(np.float64),
-        attn_pairs=c["A"][use].astype(np.float64),
-        drafted=c["dr"][use].astype(np.float64),
+        seconds * 1e-6,
+        np.full(n, record["id"], np.int32),
+        column("ovh", np.zeros(n)),
+        column("of", np.arange(n, dtype=np.float64)).astype(np.int64),
+        np.column_stack([column(name, np.zeros(len(decodes))) for name in HELD]),
     )
 
-
-def _of_client(record: dict[str, object]) -> Observations:
-    def column(name: str) -> NDArray[np.float64]:
-        return np.atleast_1d(np.asarray(record.get(name, []), np.float64))
-
-    seconds = column("dt") * 1e-6
-    return Observations(
-        seconds=seconds,
-        segment=np.full(len(seconds), record["id"], np.int32),
-        overheads=column("ovh") if "ovh" in record else np.zeros(len(seconds)),
-        of=column("of").astype(np.int64) if "of" in record else np.arange(len(seconds), dtype=np.int64),
-        decodes=column("nd"),
-        kv_tokens=column("K"),
-        prefill_tokens=column("np"),
-        attn_pairs=column("A"),
-        drafted=column("dr") if "dr" in record else np.zeros(len(column("nd"))),
-    )
-
-
-Array = NDArray[np.float64]
 
 # The columns after those of f, in this order.
 LINEAR = ("per_seq_s", "per_prefill_token_s", "per_kv_token_s", "per_attn_pair_s", "overhead_s")
@@ -139,9 +148,7 @@ class Basis(Struct, frozen=True):
 
     def rows(self, o: Observations) -> Array:
         """One row per observation, shape (observations, 1 + pieces + len(LINEAR)), in seconds per coefficient."""
-        n = o.tokens
-        linear = np.column_stack([o.decodes, o.prefill_tokens, o.kv_tokens, o.attn_pairs])
-        per_iteration = np.hstack([self.curve(n), linear])
+        per_iteration = np.hstack([self.curve(o.tokens), o.held[:, [0, 2, 1, 3]]])
         if len(o.of) != len(o):
             first = np.searchsorted(o.of, np.arange(len(o)))
             per_iteration = np.add.reduceat(per_iteration, first, axis=0)
@@ -215,20 +222,18 @@ def expanded(basis: Basis) -> Array:
     return np.unique(np.concatenate([steps, steps[:-1] + 1.0, beyond]))
 
 
-Array = NDArray[np.float64]
 RIDGE = 1e-12  # of a column's own square: separates columns that are the same but for rounding
 
 
 class Grams(Struct, frozen=True):
     """Sums over the rows of each unit (a load's iterations of one kind), each row's weights adding up to 1 in its unit.
 
-    xx: shape (units, columns, columns). xy: (units, columns). yy: (units,). load: which load each unit belongs to,
-    shape (units,), 0, 1, 2... in this order, none left out. weight: how much a unit counts in a fit, shape (units,).
+    products: of all columns with each other, the target behind them, shape (units, columns + 1, columns + 1). load:
+    which load each unit belongs to, shape (units,), 0, 1, 2... in this order, none left out. weight: how much a unit
+    counts in a fit, shape (units,).
     """
 
-    xx: Array
-    xy: Array
-    yy: Array
+    products: Array
     load: NDArray[np.int64]
     weight: Array
 
@@ -239,37 +244,30 @@ class Grams(Struct, frozen=True):
 
     def merged(self, matrix: Array) -> Grams:
         """The sums of the columns multiplied by a matrix."""
-        xx = matrix.T @ self.xx @ matrix
-        return Grams(xx, self.xy @ matrix, self.yy, self.load, self.weight)
+        with_target = np.zeros([n + 1 for n in matrix.shape])
+        with_target[:-1, :-1], with_target[-1, -1] = matrix, 1.0
+        return Grams(with_target.T @ self.products @ with_target, self.load, self.weight)
 
     def total(self, weight: Array | None = None) -> tuple[Array, Array]:
         """X'WX and X'Wy over all units, by weight or the units' own."""
-        w = self.weight if weight is None else weight
-        return np.tensordot(w, self.xx, 1), w @ self.xy
+        summed = np.tensordot(self.weight if weight is None else weight, self.products, 1)
+        return summed[:-1, :-1], summed[:-1, -1]
 
     def errors(self, c: Array) -> Array:
         """Mean squared error of each unit under coefficients c, shape (units,). Never below 0."""
-        quadratic = np.einsum("i,uij,j->u", c, self.xx, c, optimize=True)
-        return np.asarray(np.maximum(quadratic - 2.0 * (self.xy @ c) + self.yy, 0.0))
+        off = np.append(c, -1.0)
+        return np.maximum(np.asarray((self.products @ off) @ off), 0.0)
 
 
 def sum_up(
     rows: Array, y: Array, unit: NDArray[np.int64], row_weight: Array, load: NDArray[np.int64], weight: Array
 ) -> Grams:
     """Sums of products per unit. unit: per row, 0, 1, 2...; rows of weight 0 do not count."""
-    n, width = len(load), rows.shape[1]
+    share = row_weight / np.maximum(np.bincount(unit, row_weight, minlength=len(load))[unit], 1e-300)
     order = np.argsort(unit, kind="stable")
-    ends = np.searchsorted(unit[order], np.arange(n + 1))
-    out = Grams(np.zeros((n, width, width)), np.zeros((n, width)), np.zeros(n), load, weight)
-    share = row_weight / np.maximum(np.bincount(unit, row_weight, minlength=n)[unit], 1e-300)
-    root = np.sqrt(share)
-    x, z = (rows * root[:, None])[order], (y * root)[order]
-    for u in range(n):
-        part, target = x[ends[u] : ends[u + 1]], z[ends[u] : ends[u + 1]]
-        out.xx[u] = part.T @ part
-        out.xy[u] = part.T @ target
-        out.yy[u] = target @ target
-    return out
+    x = (np.column_stack([rows, y]) * np.sqrt(share)[:, None])[order]
+    ends = np.searchsorted(unit[order], np.arange(1, len(load)))
+    return Grams(np.array([part.T @ part for part in np.split(x, ends)]), load, weight)
 
 
 def factor(xx: Array) -> tuple[Array, Array]:

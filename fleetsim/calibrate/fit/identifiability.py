@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from fleetsim.calibrate.fit.design import (
     LINEAR,
     PAIRS,
-    PER_DURATION,
-    PER_ITERATION,
     PREFILL,
     SEQ,
     Array,
@@ -64,7 +62,7 @@ class Weights(Struct, frozen=True):
 def weigh(o: Observations, rows: Array) -> Weights:
     """Weights from a fit with as many knots as the data bear. rows: its columns, shape (observations, columns)."""
     y = o.seconds
-    prompt = per_observation(o, o.prefill_tokens) > 0
+    prompt = o.sums()[:, 2] > 0
     load = np.unique(o.segment, return_inverse=True)[1].astype(np.int64)
     keys, unit = np.unique(2 * load + prompt, return_inverse=True)
     unit = unit.astype(np.int64)
@@ -84,15 +82,10 @@ def weigh(o: Observations, rows: Array) -> Weights:
     return Weights(scale, row, unit, (keys // 2).astype(np.int64), _unit_weights(error, row, unit, keys))
 
 
-def per_observation(o: Observations, values: Array) -> Array:
-    """Sums over the iterations of each observation."""
-    return values if len(o.of) == len(o) else np.bincount(o.of, values, minlength=len(o)).astype(np.float64)
-
-
 def _cells(o: Observations, load: NDArray[np.int64]) -> NDArray[np.int64]:
     """Observations of a load that held the same decodes and prefill share a number."""
-    held = [per_observation(o, v) for v in (o.decodes, o.prefill_tokens, o.attn_pairs)]
-    return np.unique(np.column_stack([load, *held]), axis=0, return_inverse=True)[1].reshape(-1)
+    held = np.column_stack([load, o.sums()[:, [0, 2, 3]]])
+    return np.unique(held, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _medians(values: Array, cell: NDArray[np.int64]) -> Array:
@@ -176,12 +169,10 @@ def require(o: Observations, prior: Prior | None) -> None:
 
 
 def _sound(o: Observations) -> bool:
-    columns = [getattr(o, name) for name in (*PER_DURATION, *PER_ITERATION) if name != "segment"]
-    if any(not np.all(np.isfinite(v)) or np.any(v < 0) for v in columns) or np.any(o.seconds <= 0):
+    if any(not np.all(np.isfinite(v)) or np.any(v < 0) for v in (o.seconds, o.overheads, o.held)):
         return False
-    n = o.tokens
     complete = np.array_equal(np.unique(o.of), np.arange(len(o))) and bool(np.all(np.diff(o.of) >= 0))
-    return complete and bool(np.all(n > 0))
+    return complete and bool(np.all(o.seconds > 0) and np.all(o.tokens > 0))
 
 
 def _missing(o: Observations) -> list[Problem]:
@@ -279,5 +270,4 @@ def spans(o: Observations) -> dict[str, tuple[float, float] | None]:
 def held_by(o: Observations, unit: NDArray[np.int64], units: int) -> Array:
     """What each unit's observations held on average: decodes, K, prefill tokens, pairs, shape (units, 4)."""
     n = np.maximum(np.bincount(unit, minlength=units), 1)
-    columns = (o.decodes, o.kv_tokens, o.prefill_tokens, o.attn_pairs)
-    return np.column_stack([np.bincount(unit, per_observation(o, v), minlength=units) / n for v in columns])
+    return np.column_stack([np.bincount(unit, v, minlength=units) / n for v in o.sums().T])

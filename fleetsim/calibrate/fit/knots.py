@@ -83,19 +83,16 @@ def validated(
     small = grams.merged(basis.merged(keep))
     out = np.zeros(len(fold))
     for k, c in fold_fits(small, free, fold).items():
-        held = fold == k
-        part = Grams(small.xx[held], small.xy[held], small.yy[held], small.load[held], small.weight[held])
-        out[held] = part.errors(c)
+        out[fold == k] = small.errors(c)[fold == k]
     return out
 
 
 def fold_fits(grams: Grams, free: NDArray[np.bool_], fold: NDArray[np.int64]) -> dict[int, Array]:
     """Coefficients of the fit without each fold; with one fold only, of the fit to everything."""
     names = np.unique(fold)
-    usable = with_curve(free, grams.xx.shape[1])
-    if len(names) < 2:
-        return {int(k): solve(*grams.total(), usable) for k in names}
-    return {int(k): solve(*grams.total(np.where(fold == k, 0.0, grams.weight)), usable) for k in names}
+    usable = with_curve(free, grams.products.shape[1] - 1)
+    alone = len(names) < 2
+    return {int(k): solve(*grams.total(np.where((fold == k) & ~alone, 0.0, grams.weight)), usable) for k in names}
 
 
 def with_curve(free: NDArray[np.bool_], width: int) -> NDArray[np.bool_]:
@@ -153,8 +150,8 @@ def draws(
     """
     loads = grams.loads
     first = np.searchsorted(grams.load, np.arange(loads))
-    xx = np.add.reduceat(grams.weight[:, None, None] * grams.xx, first)
-    xy = np.add.reduceat(grams.weight[:, None] * grams.xy, first)
+    products = np.add.reduceat(grams.weight[:, None, None] * grams.products, first)
+    xx, xy = products[:, :-1, :-1], products[:, :-1, -1]
     total = xx.sum(axis=0)
     active = np.flatnonzero(free & (c > 0))
     residual = _jackknifed(xy - xx @ c, xx, total, active)

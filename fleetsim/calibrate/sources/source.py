@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from fleetsim.calibrate.ask import Calibrate
-from fleetsim.calibrate.fit.design import PER_DURATION, PER_ITERATION, Observations, in_a_row
+from fleetsim.calibrate.fit.design import Observations, in_a_row
 from fleetsim.calibrate.loads import prompt_chunks
 from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError, Problem
@@ -120,15 +120,11 @@ def observations_from(measured: Sequence[Duration], path: str) -> tuple[Observat
             rule = f"its numbers make {found:.3g} {what}: no engine has more than {most:,}"
             raise InputError([Problem(flag("from"), path, rule, "see whether a unit or a digit of a result is wrong")])
     observations = Observations(
-        seconds=np.array([m.seconds for m in measured]),
-        segment=np.arange(len(measured), dtype=np.int32),
-        overheads=np.array([m.overheads for m in measured]),
-        of=np.repeat(np.arange(len(measured)), [len(m.iterations) for m in measured]),
-        decodes=rows[:, 0],
-        kv_tokens=rows[:, 1],
-        prefill_tokens=rows[:, 2],
-        attn_pairs=rows[:, 3],
-        drafted=np.zeros(len(rows)),
+        np.array([m.seconds for m in measured]),
+        np.arange(len(measured), dtype=np.int32),
+        np.array([m.overheads for m in measured]),
+        np.repeat(np.arange(len(measured)), [len(m.iterations) for m in measured]),
+        np.pad(rows, ((0, 0), (0, 1))),
     )
     return observations, np.array([m.run for m in measured], np.int64)
 
@@ -141,14 +137,6 @@ def joined(sources: Sequence[Source]) -> tuple[Observations, NDArray[np.int64]]:
         first += int(s.run.max(initial=-1)) + 1
     together = in_a_row([s.observations for s in sources])
     return replace(together, segment=np.arange(len(together), dtype=np.int32)), np.concatenate(runs)
-
-
-def subset(o: Observations, keep: NDArray[np.bool_]) -> Observations:
-    """The observations that stay, with their iterations."""
-    rows = keep[o.of]
-    place = np.cumsum(keep) - 1
-    kept = {name: getattr(o, name)[keep] for name in PER_DURATION}
-    return Observations(of=place[o.of[rows]], **kept, **{name: getattr(o, name)[rows] for name in PER_ITERATION})
 
 
 MAX_BYTES = 512 * 2**20
