@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim import __version__, units
+from fleetsim import units
 from fleetsim.calibrate.engine_facts import OF_USERS, EngineFacts, counts_in, facts_of, measured_drafts
 from fleetsim.calibrate.fit.design import Observations, observations_of
-from fleetsim.calibrate.fit.fit import Fit, fit
+from fleetsim.calibrate.fit.fit import fit
 from fleetsim.calibrate.raw import FITTED, Raw, Segment
 from fleetsim.config.engine_profile import (
     MAX_POINTS,
@@ -25,8 +25,6 @@ from fleetsim.config.engine_profile import (
     PrefixCache,
     Profile,
     ProfileError,
-    ProfileLimits,
-    Provenance,
     SyncCost,
 )
 from fleetsim.engine.acceptance import with_measured_drafts
@@ -81,13 +79,13 @@ def _check(segment: Segment, facts: EngineFacts, step_time: StepTime, overhead_s
     # in process the engine is stepped only after the requests that open the load are all in
     opened = begin if client else max(begin, round(1e6 * float(segment.record.get("submit") or 0.0)))
     arrival_s = np.maximum(submit - opened, 0) * 1e-6
-    block = facts.block_size
+    held, block = facts.limits, facts.limits.block_size
     needed = math.ceil(int((prompt + output).max()) / block)
-    slots = int(label.get("slots") or facts.max_num_seqs)
+    slots = int(label.get("slots") or held.max_num_seqs)
     limits = EngineLimits(
-        max_num_seqs=min(slots, facts.max_num_seqs),
-        max_num_batched_tokens=max(int(label.get("budget") or facts.max_num_batched_tokens), slots),
-        kv_blocks=max(int(label.get("pool_blocks") or facts.kv_blocks), needed),
+        max_num_seqs=min(slots, held.max_num_seqs),
+        max_num_batched_tokens=max(int(label.get("budget") or held.max_num_batched_tokens), slots),
+        kv_blocks=max(int(label.get("pool_blocks") or held.kv_blocks), needed),
         block_size=block,
     )
     drafts = counts_in(segment.record)
@@ -144,7 +142,7 @@ def prefix_cache_of(raw: Raw, facts: EngineFacts) -> PrefixCache | None:
             continue
         batches += 1
         hit += int(counted) if counted is not None else int(raw.columns["hit"][rows].sum())
-        skipped = (np.array(r["P"]) - 1) // facts.block_size * facts.block_size
+        skipped = (np.array(r["P"]) - 1) // facts.limits.block_size * facts.limits.block_size
         expected += int(facts.prefix_caching * skipped[np.arange(len(skipped)) % siblings > 0].sum())
     if not batches:
         return None
@@ -160,13 +158,14 @@ def build_profile(raw: Raw, *, name: str, raw_file: str | None) -> Profile:
     observations = observations_of(raw)
     fitted = fit(observations, graph_sizes=facts.graph_sizes)
     drafts = measured_drafts(raw)
+    assumed = (*facts.provenance.assumed, *fitted.assumed, *_of_drafts(drafts))
     checks = check_batches(raw, facts, fitted.step_time, overhead_s=fitted.error.overhead_s)
     return Profile(
         name=name,
         kind="measured",
         coefficients=fitted.coefficients,
         ranges=fitted.ranges,
-        limits=ProfileLimits(**{name: getattr(facts, name) for name in ProfileLimits.model_fields}),
+        limits=facts.limits,
         error=error_of(checks),
         fit=fitted.error,
         checks=checks,
@@ -174,7 +173,7 @@ def build_profile(raw: Raw, *, name: str, raw_file: str | None) -> Profile:
         prefix_cache=prefix_cache_of(raw, facts),
         sync=sync_of(raw),
         speculation=drafts,
-        provenance=_provenance(raw, facts, fitted, drafts),
+        provenance=facts.provenance.model_copy(update={"assumed": assumed}),
         raw=raw_file,
     )
 
@@ -182,10 +181,11 @@ def build_profile(raw: Raw, *, name: str, raw_file: str | None) -> Profile:
 def default_name(facts: EngineFacts) -> str:
     """A name from what was measured, as h200-qwen2.5-7b-tp1-vllm-0.26.0."""
     # memory and socket go, PCIe and NVL stay: those are other speeds
-    gpu = re.sub(r"^(nvidia|amd|intel)\s+|[\s-](hbm\w*|sxm\w*|\d+\s*gb|generation)\b", "", facts.gpu.lower())
-    model = facts.model.rstrip("/").rsplit("/", 1)[-1]
-    gpu = gpu or ("cpu" if "+cpu" in facts.torch + facts.version else "")  # a server may not say what it runs on
-    parts = (gpu, model, f"tp{facts.tp}", facts.engine, facts.version.split("+")[0])
+    p = facts.provenance
+    gpu = re.sub(r"^(nvidia|amd|intel)\s+|[\s-](hbm\w*|sxm\w*|\d+\s*gb|generation)\b", "", p.gpu.lower())
+    model = p.model.rstrip("/").rsplit("/", 1)[-1]
+    gpu = gpu or ("cpu" if "+cpu" in p.torch + p.engine_version else "")  # a server may not say what it runs on
+    parts = (gpu, model, f"tp{p.tp}", p.engine, p.engine_version.split("+")[0])
     joined = "-".join(part for part in parts if part).lower()
     # as long as a file's name may be, with its ending
     return re.sub(r"[^a-z0-9.]+", "-", joined)[:200].strip("-.")
@@ -277,22 +277,6 @@ def _number(value: Any) -> float | None:
     several = value if isinstance(value, list) else [value]
     numbers = [float(v) for v in several if isinstance(v, (int, float)) and not isinstance(v, bool) and v >= 0]
     return units.short(float(np.median(numbers))) if numbers else None
-
-
-SAID = ("gpu", "driver", "cuda", "torch", "engine", "model", "model_shape", "dtype", "tp", "flags")
-
-
-def _provenance(raw: Raw, facts: EngineFacts, fitted: Fit, drafts: MeasuredDrafts | None) -> Provenance:
-    source = str(raw.meta.get("source") or ("server" if raw.starts[-1].get("kind") == "server" else "vllm"))
-    return Provenance(
-        **{name: getattr(facts, name) for name in SAID},
-        source=source,
-        gpu_count=facts.gpu_count or None,
-        engine_version=facts.version,
-        date=str(raw.meta.get("date") or "")[:10],
-        assumed=(*facts.unknown, *fitted.assumed, *_of_drafts(drafts)),
-        fleetsim_version=__version__,
-    )
 
 
 def _of_drafts(drafts: MeasuredDrafts | None) -> Iterator[str]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from fleetsim import units
+from fleetsim import __version__, units
 from fleetsim.calibrate.raw import Raw
-from fleetsim.config.engine_profile import MeasuredDrafts
+from fleetsim.config.engine_profile import MeasuredDrafts, ProfileLimits, Provenance
 from fleetsim.config.speculation import METHODS
 from fleetsim.errors import InputError, Problem
 
@@ -17,30 +17,14 @@ from fleetsim.errors import InputError, Problem
 class EngineFacts(Struct, frozen=True):
     """An engine as it came up.
 
-    kv_blocks: usable ones (the engine keeps a null block for itself). graph_sizes: batch sizes that decode graphs were
-    captured for, empty where none run. model_shape: the model's config. unknown: limits that had to be assumed.
+    limits: kv_blocks are usable ones (the engine keeps a null block for itself). graph_sizes: batch sizes that decode
+    graphs were captured for, empty where none run. provenance: as its profile says it; assumed: limits, as yet.
     """
 
-    engine: str
-    version: str
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    kv_blocks: int
-    block_size: int
-    max_model_len: int
+    limits: ProfileLimits
     prefix_caching: bool
     graph_sizes: tuple[int, ...]
-    model: str
-    model_shape: dict[str, Any]
-    dtype: str
-    tp: int
-    gpu: str
-    gpu_count: int | None
-    driver: str
-    cuda: str
-    torch: str
-    flags: tuple[str, ...]
-    unknown: tuple[str, ...] = ()
+    provenance: Provenance
 
 
 def facts_of(raw: Raw) -> EngineFacts:
@@ -63,27 +47,33 @@ def facts_of(raw: Raw) -> EngineFacts:
     if problems:
         raise InputError(problems)
     no_graphs = str(comp.get("cudagraph_mode")) in ("NONE", "None", "0", "CUDAGraphMode.NONE")
+    kind = str(start.get("kind") or "")
     return EngineFacts(
-        engine=str(start.get("engine") or "vllm"),
-        version=str(start.get("vllm") or start.get("version") or ""),
-        max_num_seqs=sched["max_num_seqs"],
-        max_num_batched_tokens=sched["max_num_batched_tokens"],
-        kv_blocks=max(1, cache["num_gpu_blocks"] - (0 if start.get("kind") == "server_tokens" else 1)),
-        block_size=cache["block_size"],
-        max_model_len=int(model.get("max_model_len") or 0),
+        limits=ProfileLimits(
+            **{name: sched[name] for name in ("max_num_seqs", "max_num_batched_tokens")},
+            kv_blocks=max(1, cache["num_gpu_blocks"] - (0 if kind == "server_tokens" else 1)),
+            block_size=cache["block_size"],
+        ),
         prefix_caching=bool(cache.get("enable_prefix_caching")),
         graph_sizes=() if no_graphs else tuple(sorted(int(n) for n in comp.get("sizes") or ())),
-        model=str(raw.meta.get("model") or args.get("model") or ""),
-        model_shape=dict(model.get("hf") or {}),
-        dtype=str(model.get("dtype") or "").removeprefix("torch."),
-        tp=int(start.get("tp") or args.get("tensor_parallel_size") or 1),
-        gpu=str(gpu.get("name") or ""),
-        gpu_count=gpu.get("count"),
-        driver=str(gpu.get("driver") or _driver(raw.meta)),
-        cuda=str(start.get("cuda") or ""),
-        torch=str(start.get("torch") or ""),
-        flags=tuple(f"{k}={v}" for k, v in sorted(args.items())),
-        unknown=tuple(start.get("assumed") or ()),
+        provenance=Provenance(
+            source=str(raw.meta.get("source") or ("server" if kind.startswith("server") else "vllm")),
+            gpu=str(gpu.get("name") or ""),
+            gpu_count=gpu.get("count") or None,
+            driver=str(gpu.get("driver") or _driver(raw.meta)),
+            cuda=str(start.get("cuda") or ""),
+            torch=str(start.get("torch") or ""),
+            engine=str(start.get("engine") or "vllm"),
+            engine_version=str(start.get("vllm") or start.get("version") or ""),
+            model=str(raw.meta.get("model") or args.get("model") or ""),
+            model_shape=dict(model.get("hf") or {}),
+            dtype=str(model.get("dtype") or "").removeprefix("torch."),
+            tp=int(start.get("tp") or args.get("tensor_parallel_size") or 1),
+            date=str(raw.meta.get("date") or "")[:10],
+            flags=tuple(f"{k}={v}" for k, v in sorted(args.items())),
+            assumed=tuple(start.get("assumed") or ()),
+            fleetsim_version=__version__,
+        ),
     )
 
 

@@ -118,17 +118,16 @@ def predicted_anew(profile: Profile, raw_file: Path) -> tuple[tuple[BatchCheck, 
     if not checks:
         remedy = "measure with fleetsim calibrate: its RL-like batches stay out of the fit"
         raise InputError([Problem("--raw", str(raw_file), "holds no batch that was kept out of the fit", remedy)])
-    p = profile.provenance
-    notes = [
+    said = ("the GPU", "the model", "the engine", "the tensor-parallel size")
+    both = (
+        (p.gpu, p.model, f"{p.engine} {p.engine_version}".strip(), str(p.tp or ""))
+        for p in (facts.provenance, profile.provenance)
+    )
+    notes = (
         f"{what} of the measurements is {there or 'not known'}, of the profile {mine}"
-        for what, there, mine in (
-            ("the GPU", facts.gpu, p.gpu),
-            ("the model", facts.model, p.model),
-            ("the engine", f"{facts.engine} {facts.version}".strip(), f"{p.engine} {p.engine_version}".strip()),
-            ("the tensor-parallel size", str(facts.tp), str(p.tp or "")),
-        )
+        for what, there, mine in zip(said, *both, strict=True)
         if mine and there != mine
-    ]
+    )
     return checks, tuple(notes)
 
 

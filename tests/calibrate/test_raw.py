@@ -68,8 +68,9 @@ def test_only_the_sweeps_reach_the_fit() -> None:
 
 def test_the_facts_are_the_last_engines() -> None:
     facts = facts_of(raw_of(records()))
-    assert (facts.kv_blocks, facts.block_size, facts.graph_sizes) == (100, 16, (1, 2, 4))  # one null block
-    assert (facts.gpu, facts.gpu_count, facts.driver, facts.dtype) == ("NVIDIA H200", 8, "580.1", "bfloat16")
+    assert (facts.limits.kv_blocks, facts.limits.block_size, facts.graph_sizes) == (100, 16, (1, 2, 4))  # one is null
+    p = facts.provenance
+    assert (p.gpu, p.gpu_count, p.driver, p.dtype) == ("NVIDIA H200", 8, "580.1", "bfloat16")
     eager = {**START, "comp": {"cudagraph_mode": "NONE", "sizes": [1, 2]}}
     assert facts_of(raw_of([*records(), eager])).graph_sizes == ()
     with pytest.raises(InputError, match=r"cache\.num_gpu_blocks"):

@@ -102,12 +102,14 @@ def test_a_whole_measurement(tmp_path: Path) -> None:
     with few() as fake:
         raw = measure(fake, tmp_path, budget_s=30.0, measure_sync=True, tell=told.append, done=frozenset())
     facts = facts_of(raw)
-    assert (facts.engine, facts.version, facts.model) == ("vllm", "0.99.0", "fake-7b")
-    assert (facts.max_num_seqs, facts.max_num_batched_tokens) == (FEW.max_num_seqs, FEW.max_num_batched_tokens)
-    assert (facts.kv_blocks, facts.block_size, facts.max_model_len) == (FEW.kv_blocks, FEW.block_size, 1024)
-    assert (facts.gpu, facts.gpu_count, facts.driver, facts.dtype) == ("NVIDIA H200", 2, "570.1", "bfloat16")
+    p, limits = facts.provenance, facts.limits
+    assert (p.engine, p.engine_version, p.model) == ("vllm", "0.99.0", "fake-7b")
+    assert (limits.max_num_seqs, limits.max_num_batched_tokens) == (FEW.max_num_seqs, FEW.max_num_batched_tokens)
+    assert (limits.kv_blocks, limits.block_size) == (FEW.kv_blocks, FEW.block_size)
+    assert raw.starts[-1]["model"]["max_model_len"] == 1024
+    assert (p.gpu, p.gpu_count, p.driver, p.dtype) == ("NVIDIA H200", 2, "570.1", "bfloat16")
     assert facts.graph_sizes == (1, 2, 4, 8, 16)
-    assert not facts.unknown
+    assert not p.assumed
     assert {s.phase for s in raw.segments} >= {"prefill", "decode", "mixed", "rl_requests"}
     assert 0.5 < decode_ratio(raw, fake) < 2.0
     batch = next(s for s in raw.segments if s.kept_out)
@@ -164,9 +166,9 @@ def test_sglang_by_its_own_names(tmp_path: Path) -> None:
     with serve(family="sglang") as fake:
         raw = measure(fake, tmp_path)
     facts = facts_of(raw)
-    assert (facts.engine, facts.tp, facts.prefix_caching) == ("sglang", 2, True)
-    assert (facts.kv_blocks, facts.block_size) == (LIMITS.kv_blocks, LIMITS.block_size)
-    assert facts.max_num_batched_tokens == LIMITS.max_num_batched_tokens
+    assert (facts.provenance.engine, facts.provenance.tp, facts.prefix_caching) == ("sglang", 2, True)
+    assert (facts.limits.kv_blocks, facts.limits.block_size) == (LIMITS.kv_blocks, LIMITS.block_size)
+    assert facts.limits.max_num_batched_tokens == LIMITS.max_num_batched_tokens
     assert "secret-of-the-server" not in (tmp_path / "a.raw.jsonl").read_text()
 
 
@@ -175,10 +177,10 @@ def test_limits_nobody_tells_are_tried_or_assumed(tmp_path: Path) -> None:
     with serve(Scheduler(limits=small), dev=False, family="old") as fake:
         raw = measure(fake, tmp_path, done=all_but("none"))
     facts = facts_of(raw)
-    assert facts.max_num_seqs == 20
-    assert any("max_num_seqs=20" in text for text in facts.unknown)
-    assert any(text.startswith("max_num_batched_tokens=") for text in facts.unknown)
-    assert facts.kv_blocks == 20_000
+    assert facts.limits.max_num_seqs == 20
+    assert any("max_num_seqs=20" in text for text in facts.provenance.assumed)
+    assert any(text.startswith("max_num_batched_tokens=") for text in facts.provenance.assumed)
+    assert facts.limits.kv_blocks == 20_000
     assert not raw.segments
 
 
@@ -198,11 +200,12 @@ def test_flags_fill_what_a_server_does_not_say(tmp_path: Path) -> None:
             gpu="H100",
             tp=4,
         )
-    facts = facts_of(raw)
-    assert (facts.engine, facts.max_num_seqs, facts.max_num_batched_tokens) == ("openai", 48, 1024)
-    assert (facts.kv_blocks, facts.block_size, facts.max_model_len) == (500, 32, 4096)  # it does say its context
-    assert (facts.gpu, facts.tp) == ("H100", 4)
-    assert facts.unknown == ("prefix caching on: the server does not say it",)
+    p, limits = facts_of(raw).provenance, facts_of(raw).limits
+    assert (p.engine, limits.max_num_seqs, limits.max_num_batched_tokens) == ("openai", 48, 1024)
+    assert (limits.kv_blocks, limits.block_size) == (500, 32)
+    assert raw.starts[-1]["model"]["max_model_len"] == 4096  # it does say its context
+    assert (p.gpu, p.tp) == ("H100", 4)
+    assert p.assumed == ("prefix caching on: the server does not say it",)
 
 
 def test_nobody_is_disturbed(tmp_path: Path) -> None:

@@ -87,8 +87,8 @@ def test_every_observation_is_what_the_truth_says(tmp_path: Path) -> None:
     assert o.seconds == pytest.approx(predicted(raw, TRUTH, 0.003), rel=1e-3)
     assert set(o.overheads[[raw.phase_of[s] == "prefill" for s in o.segment]]) == {1.0}
     assert max(o.decodes) == LIMITS.max_num_seqs
-    facts = facts_of(raw)
-    assert (facts.kv_blocks, facts.max_num_seqs) == (LIMITS.kv_blocks, LIMITS.max_num_seqs)
+    limits = facts_of(raw).limits
+    assert (limits.kv_blocks, limits.max_num_seqs) == (LIMITS.kv_blocks, LIMITS.max_num_seqs)
 
 
 def test_jitter_and_chunks_of_several_tokens_move_little(tmp_path: Path) -> None:

@@ -54,12 +54,14 @@ def requests(segment: Segment) -> dict[str, NDArray[np.int64]]:
 
 def test_the_engine_says_what_it_is(played: Raw) -> None:
     facts = facts_of(played)
-    assert (facts.engine, facts.version, facts.tp, facts.model) == ("vllm", "0.32.0", 1, "tiny")
-    assert (facts.max_num_seqs, facts.max_model_len, facts.block_size) == (32, 2048, BLOCK)
-    assert facts.kv_blocks == 2**30 // (BLOCK * 2 * 2 * 2 * 32 * 2) - 1  # layers, k and v, heads, size, bytes
+    p, limits = facts.provenance, facts.limits
+    assert (p.engine, p.engine_version, p.tp, p.model) == ("vllm", "0.32.0", 1, "tiny")
+    assert (limits.max_num_seqs, limits.block_size) == (32, BLOCK)
+    assert played.starts[-1]["model"]["max_model_len"] == 2048
+    assert limits.kv_blocks == 2**30 // (BLOCK * 2 * 2 * 2 * 32 * 2) - 1  # layers, k and v, heads, size, bytes
     assert facts.prefix_caching
-    assert facts.model_shape["hidden_size"] == 64
-    assert facts.dtype == "bfloat16"
+    assert p.model_shape["hidden_size"] == 64
+    assert p.dtype == "bfloat16"
     text = str(played.starts[0])
     assert str(ROOT) not in text
     assert played.starts[0]["weights"]["params"] > 0
@@ -180,7 +182,7 @@ def test_an_update_of_the_weights_is_measured_and_survived(played: Raw) -> None:
     found = record["res"]
     assert not [name for name in found if name.endswith("_error")], found
     assert 0 <= found["pause_keep_s"] < found["resume_to_next_result_s"] < 10
-    shape = facts_of(played).model_shape
+    shape = facts_of(played).provenance.model_shape
     layer = (2 * 4 * 32 + 2 * 2 * 32) * 64 + 3 * 64 * 128 + 2 * 64
     assert found["weights"]["bytes"] == 2 * (shape["num_hidden_layers"] * layer + 256 * 64 + 64)
     assert len(found["weights"]["load_from_device_s"]) == 3

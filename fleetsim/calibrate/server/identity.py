@@ -25,17 +25,15 @@ DEFAULTS = {"max_num_seqs": 256, "max_num_batched_tokens": 2048, "block_size": 1
 class Identity(Struct):
     """A server: engine (vllm, sglang, openai), its limits as far as known (None: unknown), what it says else.
 
-    num_gpu_blocks: as vLLM counts them, the null block included; kv_blocks: usable ones, where something else says
-    so. together: whether prompt chunks share an iteration with decodes. speculation: how it drafts, None where it does
-    not. assumed: what nobody said, in words.
+    kv_blocks: usable ones. together: whether prompt chunks share an iteration with decodes. cache, flags, said: what
+    else its `start` record holds, in the fields of these names (flags: engine_args) and beside them. assumed: what
+    nobody said, in words.
     """
 
     engine: str
-    version: str
     model: str
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
-    num_gpu_blocks: int | None = None
     kv_blocks: int | None = None
     block_size: int | None = None
     max_model_len: int | None = None
@@ -43,13 +41,9 @@ class Identity(Struct):
     together: bool = True
     tp: int | None = None
     dtype: str = ""
-    gpu: dict[str, Any] = field(default_factory=dict)
-    comp: dict[str, Any] = field(default_factory=dict)
     cache: dict[str, Any] = field(default_factory=dict)
     flags: dict[str, Any] = field(default_factory=dict)
-    speculation: dict[str, Any] | None = None
-    torch: str = ""
-    cuda: str = ""
+    said: dict[str, Any] = field(default_factory=dict)
     assumed: list[str] = field(default_factory=list)
 
     def settle(self, given: Calibrate) -> None:
@@ -60,9 +54,8 @@ class Identity(Struct):
             setattr(self, name, next(v for v in (getattr(self, name), getattr(given, name), default) if v is not None))
         # An iteration must hold one token of every running request; vLLM refuses less.
         self.max_num_batched_tokens = max(self.max_num_batched_tokens or 1, self.max_num_seqs or 1)
-        if self.num_gpu_blocks is None and self.kv_blocks is None:
-            self.kv_blocks = given.kv_blocks
-        if self.num_gpu_blocks is None and self.kv_blocks is None:
+        self.kv_blocks = self.kv_blocks or given.kv_blocks
+        if self.kv_blocks is None:
             self.kv_blocks = (self.max_num_seqs or 1) * -(-(self.max_model_len or 1) // (self.block_size or 1))
             self.assumed.append(
                 f"kv_blocks={self.kv_blocks}: the server does not say it; enough for max_num_seqs sequences of "
@@ -72,39 +65,28 @@ class Identity(Struct):
             self.prefix_caching = True
             self.assumed.append("prefix caching on: the server does not say it")
         self.tp, self.dtype = self.tp or given.tp, self.dtype or given.dtype or ""
-        if given.gpu and not self.gpu.get("name"):
-            self.gpu["name"] = given.gpu
+        if self.tp is None:
+            self.assumed.append("tensor_parallel_size=1: the server does not say it")
+        self.said["gpu"] = {**({"name": given.gpu} if given.gpu else {}), **self.said.get("gpu", {})}
 
     def limits(self) -> Limits:
         """The limits that loads keep to. Call `settle` first."""
-        usable = self.num_gpu_blocks - 1 if self.num_gpu_blocks is not None else self.kv_blocks or 1
-        counts = (self.max_num_seqs or 1, self.max_num_batched_tokens or 1, self.max_model_len or 1)
-        return Limits(*counts, max(1, usable), self.block_size or 1)
+        return Limits(**{name: getattr(self, name) or 1 for name in Limits.__struct_fields__})
 
     def start_record(self) -> dict[str, Any]:
         """The fields of a `start` record. kind server_tokens: num_gpu_blocks counts usable blocks."""
-        usable = self.num_gpu_blocks is None
         sched = {"max_num_seqs": self.max_num_seqs, "max_num_batched_tokens": self.max_num_batched_tokens}
+        blocks = {"num_gpu_blocks": self.kv_blocks, "block_size": self.block_size}
         return {
-            "kind": "server_tokens" if usable else "server",
+            "kind": "server_tokens",
             "engine": self.engine,
-            "version": self.version,
-            "cache": {
-                **self.cache,
-                "num_gpu_blocks": self.kv_blocks if usable else self.num_gpu_blocks,
-                "block_size": self.block_size,
-                "enable_prefix_caching": self.prefix_caching,
-            },
+            "cache": {**self.cache, **blocks, "enable_prefix_caching": self.prefix_caching},
             "sched": {**sched, "mixed_chunks": self.together},
-            "comp": self.comp,
             "model": {"max_model_len": self.max_model_len, "dtype": self.dtype, "hf": {}},
             "engine_args": {"model": self.model, **self.flags},
-            "gpu": self.gpu,
             "tp": self.tp or 1,
-            **({} if self.speculation is None else {"speculation": self.speculation}),
-            "torch": self.torch,
-            "cuda": self.cuda,
-            "assumed": self.assumed + ([] if self.tp else ["tensor_parallel_size=1: the server does not say it"]),
+            "assumed": self.assumed,
+            **self.said,
         }
 
 
@@ -157,8 +139,8 @@ async def identify(client: Client, model: dict[str, Any], gauges: Gauges | None)
     root = model.get("root")
     at_hub = isinstance(root, str) and root and not root.startswith(("/", ".", "~"))
     name = str(root) if at_hub else model["id"]
-    known = Identity(engine, str(version or ""), name.rstrip("/").rsplit("/", 1)[-1] if name.startswith("/") else name)
-    known.max_model_len = _count(model.get("max_model_len"))
+    known = Identity(engine, name.rstrip("/").rsplit("/", 1)[-1] if name.startswith("/") else name)
+    known.max_model_len, known.said["version"] = _count(model.get("max_model_len")), str(version or "")
     if engine == "openai" and owner:
         known.flags["owned_by"] = owner
     if gauges is not None:
@@ -185,12 +167,13 @@ def _counted(known: Identity, said: Mapping[str, Any], **keys: str) -> None:
 
 def _from_metrics(known: Identity, gauges: Gauges) -> None:
     labels = gauges.cache
-    _counted(known, labels, num_gpu_blocks="num_gpu_blocks", block_size="block_size")
+    _counted(known, labels, kv_blocks="num_gpu_blocks", block_size="block_size")
+    known.kv_blocks = known.kv_blocks and max(1, known.kv_blocks - 1)  # vLLM keeps one for itself
     known.prefix_caching = {"True": True, "False": False}.get(labels.get("enable_prefix_caching", ""))
     told = ("cache_dtype", "gpu_memory_utilization", "kv_cache_size_tokens")
     known.cache = {k: labels[k] for k in told if labels.get(k)}
     if gauges.drafts is not None:
-        known.speculation = {"num_speculative_tokens": len(gauges.drafts.accepted_at)}
+        known.said["speculation"] = {"num_speculative_tokens": len(gauges.drafts.accepted_at)}
     if gauges.family == "sglang" and gauges.total_kv_tokens:
         known.block_size, known.kv_blocks = 1, gauges.total_kv_tokens
 
@@ -209,18 +192,17 @@ def _from_vllm(known: Identity, info: Mapping[str, Any]) -> None:
     known.flags["data_parallel_size"] = _count(parallel.get("data_parallel_size")) or 1
     known.flags |= {k: model[k] for k in ("enforce_eager", "quantization") if isinstance(model.get(k), bool | str)}
     known.dtype = str(model.get("dtype") or "").removeprefix("torch.")
-    if known.speculation is not None and isinstance(drafts.get("method"), str):
-        known.speculation["method"] = drafts["method"]
+    if "speculation" in known.said and isinstance(drafts.get("method"), str):
+        known.said["speculation"]["method"] = drafts["method"]
     mode = comp.get("cudagraph_mode")
-    off = mode in (0, "0", "NONE", None)
-    known.comp = {"cudagraph_mode": "NONE" if off else str(mode), "sizes": _sizes(comp.get("cudagraph_capture_sizes"))}
+    known.said["comp"] = _graphs(mode in (0, "0", "NONE", None), str(mode), comp.get("cudagraph_capture_sizes"))
     system = _mapping(info.get("system_env"))
     names = str(system.get("nvidia_gpu_models") or "").splitlines()
     if names:
         driver = str(system.get("nvidia_driver_version") or "")
-        known.gpu = {"name": names[0].partition(": ")[2] or names[0], "count": len(names), "driver": driver}
-        known.cuda = str(system.get("cuda_compiled_version") or "")
-    known.torch = str(system.get("torch_version") or "")
+        known.said["gpu"] = {"name": names[0].partition(": ")[2] or names[0], "count": len(names), "driver": driver}
+        known.said["cuda"] = str(system.get("cuda_compiled_version") or "")
+    known.said["torch"] = str(system.get("torch_version") or "")
 
 
 def _from_sglang(known: Identity, info: Mapping[str, Any]) -> None:
@@ -229,7 +211,7 @@ def _from_sglang(known: Identity, info: Mapping[str, Any]) -> None:
         return
     states = info.get("internal_states")
     state = _mapping(states[0]) if isinstance(states, list) and states else {}
-    known.version = known.version or str(info.get("version") or "")
+    known.said["version"] = known.said["version"] or str(info.get("version") or "")
     _counted(
         known, info, max_num_seqs="max_running_requests", max_num_batched_tokens="chunked_prefill_size", tp="tp_size"
     )
@@ -245,15 +227,13 @@ def _from_sglang(known: Identity, info: Mapping[str, Any]) -> None:
     known.flags["data_parallel_size"] = _count(info.get("dp_size")) or 1
     told = ("quantization", "attention_backend", "schedule_policy", "mem_fraction_static")
     known.flags |= {k: info[k] for k in told if isinstance(info.get(k), int | float | str)}
-    off = bool(info.get("disable_cuda_graph", False))
-    known.comp = {
-        "cudagraph_mode": "NONE" if off else "FULL",
-        "sizes": [] if off else _sizes(info.get("cuda_graph_bs")),
-    }
+    known.said["comp"] = _graphs(bool(info.get("disable_cuda_graph", False)), "FULL", info.get("cuda_graph_bs"))
 
 
-def _sizes(value: Any) -> list[int]:
-    return [s for s in value if isinstance(s, int)] if isinstance(value, list) else []
+def _graphs(off: bool, mode: str, sizes: Any) -> dict[str, Any]:
+    """Whether graphs of decodes are captured, and for which batch sizes."""
+    captured = [s for s in sizes if isinstance(s, int)] if isinstance(sizes, list) and not off else []
+    return {"cudagraph_mode": "NONE" if off else mode, "sizes": captured}
 
 
 def _count(value: Any) -> int | None:

@@ -119,7 +119,7 @@ async def try_limits(
     if known.max_num_seqs is None and given.max_num_seqs is None:
         tell("trying how many requests run at once")
         await guard.idle()
-        blocks = known.num_gpu_blocks or known.kv_blocks or given.kv_blocks or 0
+        blocks = known.kv_blocks or given.kv_blocks or 0
         size = known.block_size or given.block_size or 0
         found = await slots_of(player, at_once, deadline_s, blocks * size or 10**9)
         if found is not None:
