@@ -10,7 +10,7 @@ from pathlib import Path
 from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.raw import first_record
 from fleetsim.calibrate.sources.benchmark_run import Run, measured_of
-from fleetsim.calibrate.sources.benchmarks import FORMATS, MEANS, SERVE, read_benchmarks
+from fleetsim.calibrate.sources.benchmarks import FORMATS, MEANS, SERVE, FileFormat, read_benchmarks
 from fleetsim.calibrate.sources.source import (
     DocumentFields,
     Duration,
@@ -19,8 +19,6 @@ from fleetsim.calibrate.sources.source import (
     csv_rows,
     iteration,
     json_documents,
-    of_a_prompt,
-    source_of,
     text_of,
     unknown,
 )
@@ -88,8 +86,8 @@ NAMES = {
     "rate": "tok_s toks_s tokens_s tps throughput tokens_per_s tokens_per_second output_tok_s output_tokens_s "
     "output_throughput",
 }
-TIMES = ("step", "iteration", "tpot", "itl", "latency", "seconds")
-UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+TIME = ("time_s", "time_ms", "time_us")
+TIMES = ("step", "iteration", "tpot", "itl", "latency", "seconds", "ttft")
 LOOKED_FOR = (
     "a batch column (batch, concurrency, decodes), a context column (context, kv, seq_len, or input_len), "
     "and one of tok_s, tokens_s, throughput, tpot_ms, step_ms"
@@ -98,50 +96,46 @@ LOOKED_FOR = (
 
 def read_csv(rows: Sequence[Mapping[str, str]], path: str, how: FileReading) -> Source:
     """The rows of a CSV, each a run of its own. Raises InputError with all problems, by row."""
-    columns, scale = _columns(list(rows[0]), path)
+    columns = _columns(list(rows[0]), path)
     means = "output" in columns and "context" not in columns and "prefill" not in columns
-    how.notes += [MEANS] * means
-    fields = [
-        DocumentFields({name: row.get(header) for name, header in columns.items()}, f"{path}: row {i + 2}", scale)
-        for i, row in enumerate(rows)
-    ]
-    return source_of(path, "CSV", fields, _of_run if means else _of_iteration, how, single=not means)
+    named = [{name: row.get(header) for name, header in columns.items()} for row in rows]
+    return read_benchmarks(CSV_OF_RUNS if means else CSV_OF_ITERATIONS, named, path, how)
 
 
-def _columns(headers: Sequence[str], path: str) -> tuple[dict[str, str], dict[str, float]]:
-    """Which header says what, and seconds per unit of the times. Raises InputError where one is missing or doubled."""
+def _columns(headers: Sequence[str], path: str) -> dict[str, str]:
+    """Which header says what, times by their units. Raises InputError where one is missing or doubled."""
     columns: dict[str, str] = {}
-    scale: dict[str, float] = {}
+    said: dict[str, str] = {}
     problems = []
     for header in headers:
         key = re.sub(r"[^a-z0-9]+", "_", header.lower()).strip("_")
         stem, _, unit = key.rpartition("_")
         name = next((n for n, aliases in NAMES.items() if key in aliases.split()), None)
-        if name is None and unit in UNITS and stem.split("_")[-1] in (*TIMES, "ttft"):
-            name = "ttft" if stem.endswith("ttft") else "time"
-            scale[name] = UNITS[unit]
+        if name is None and unit in ("s", "ms", "us") and stem.split("_")[-1] in TIMES:
+            name = f"{'ttft' if stem.endswith('ttft') else 'time'}_{unit}"
         elif name is None and key == "seconds":
-            name, scale["time"] = "time", 1.0
-        if name in columns:
-            rule = f"says the same as {columns[name]!r}"
+            name = "time_s"
+        if name is None:
+            continue
+        what = name.partition("_")[0]
+        if what in said:
+            rule = f"says the same as {said[what]!r}"
             problems.append(Problem(f"{path}: header", header, rule, "leave one of the two out"))
-        elif name is not None:
-            columns[name] = header
+        columns[name] = said[what] = header
     context = columns.keys() & {"context", "kv_tokens", "prompt"}
-    if not problems and ("batch" not in columns or not context or not columns.keys() & {"rate", "time"}):
+    if not problems and ("batch" not in columns or not context or not columns.keys() & {"rate", *TIME}):
         rule = f"looked for {LOOKED_FOR}"
         problems.append(Problem(f"{path}: header", ",".join(headers), rule, "name the columns like that"))
     if problems:
         raise InputError(problems)
-    return columns, scale
+    return columns
 
 
 def _seconds(fields: DocumentFields, tokens: float) -> float | None:
     """The time of an iteration that made this many tokens."""
-    if "time" in fields.document:
-        return fields.number("time", above=True, needed=True)
-    rate = fields.number("rate", above=True, needed=True)
-    return None if rate is None else tokens / rate
+    time = next((name for name in TIME if name in fields.document), None)
+    found = fields.number(time or "rate", above=True, needed=True)
+    return tokens / found if found is not None and time is None else found
 
 
 def _of_iteration(fields: DocumentFields, how: FileReading) -> list[Duration]:
@@ -159,11 +153,16 @@ def _of_iteration(fields: DocumentFields, how: FileReading) -> list[Duration]:
 def _of_run(fields: DocumentFields, how: FileReading) -> list[Duration]:
     batch = fields.number("batch", above=True, needed=True)
     prompt, output = (fields.number(name, least=1.0, needed=True) for name in ("prompt", "output"))
-    first_s = fields.number("ttft", above=True)
+    first_s = fields.number("ttft_s", "ttft_ms", "ttft_us", above=True)
     seconds = _seconds(fields, batch or 1.0)
     if batch is None or prompt is None or output is None or seconds is None:
         return []
-    found = measured_of(Run(prompt, output, batch, seconds), how.budget, how.number) if output > 1.0 else []
-    if first_s is not None and batch <= 1.0:
-        found.append(Duration(first_s, of_a_prompt(prompt, how.budget), overheads=1.0, run=how.number))
-    return found
+    return measured_of(Run(prompt, output, batch, seconds, first_s, batch), how.budget, how.number)
+
+
+def _row(i: int, n: int) -> str:
+    return f": row {i + 2}"
+
+
+CSV_OF_RUNS = FileFormat("CSV", lambda row: True, _of_run, where=_row, notes=(MEANS,))
+CSV_OF_ITERATIONS = FileFormat("CSV", lambda row: True, _of_iteration, where=_row, notes=(), single=True)

@@ -32,6 +32,7 @@ from fleetsim.calibrate.sources.benchmark_run import (
     windows_of,
 )
 from fleetsim.calibrate.sources.source import (
+    MAX_PROBLEMS,
     Document,
     DocumentFields,
     Duration,
@@ -39,7 +40,7 @@ from fleetsim.calibrate.sources.source import (
     FileReading,
     Source,
     as_number,
-    source_of,
+    observations_from,
     text_of,
 )
 from fleetsim.errors import InputError, Problem
@@ -58,28 +59,36 @@ ARGUMENTS = (*SWEPT, "input_len", "output_len", "random_input_len", "random_outp
 class FileFormat(Struct, frozen=True):
     """A kind of file. has: whether a document is one. durations: what a run measured. facts: what the runs say of the
     engine. runs: the runs in a document, itself if not said. where: the place of a run in the file, of its number and
-    how many there are. notes: what is assumed of each."""
+    how many there are. notes: what is assumed of each. single: durations are those of single iterations."""
 
     what: str
     has: Callable[[Document], bool]
     durations: Callable[[DocumentFields, FileReading], list[Duration]]
-    facts: Callable[[Sequence[Document]], Facts]
+    facts: Callable[[Sequence[Document]], Facts] = lambda runs: {}
     runs: Callable[[Document, str], list[Document]] = lambda document, path: [document]
     where: Callable[[int, int], str] = lambda i, n: ""
     notes: tuple[str, ...] = (DISTINCT,)
+    single: bool = False
 
 
 def read_benchmarks(
     form: FileFormat, documents: Sequence[Document], path: str, how: FileReading, what: str = ""
 ) -> Source:
-    """The runs in the documents. what: the kind of file, if not the format's. Raises InputError with all problems of
-    all runs."""
+    """The source that the runs in these documents make. what: the kind of file, if not the format's. Raises InputError
+    with the first problems of all runs."""
     runs = [run for document in documents for run in form.runs(document, path)]
     facts = form.facts(runs)
     how.budget = how.given.max_num_batched_tokens or int(facts.get("max_num_batched_tokens", how.budget))
     how.notes += form.notes
-    fields = [DocumentFields(run, path + form.where(i, len(runs))) for i, run in enumerate(runs)]
-    return source_of(path, what or form.what, fields, form.durations, how, facts=facts)
+    measured: list[Duration] = []
+    problems: list[Problem] = []
+    for how.number, run in enumerate(runs):
+        fields = DocumentFields(run, path + form.where(how.number, len(runs)))
+        measured += form.durations(fields, how)
+        problems += fields.problems
+    if problems:
+        raise InputError(problems[:MAX_PROBLEMS])
+    return Source(path, what or form.what, *observations_from(measured, path), form.single, facts, tuple(how.notes))
 
 
 def _serve(fields: DocumentFields, how: FileReading) -> list[Duration]:

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,25 +89,6 @@ class FileReading(Struct):
     notes: list[str] = field(default_factory=list)
 
 
-def source_of(
-    path: str,
-    what: str,
-    runs: Sequence[DocumentFields],
-    durations: Callable[[DocumentFields, FileReading], list[Duration]],
-    how: FileReading,
-    **more: Any,
-) -> Source:
-    """The source that these runs make. more: fields of the Source. Raises InputError with the first problems of all."""
-    measured: list[Duration] = []
-    for how.number, fields in enumerate(runs):
-        measured += durations(fields, how)
-    problems = [p for fields in runs for p in fields.problems]
-    if problems:
-        raise InputError(problems[:MAX_PROBLEMS])
-    observations, run = observations_from(measured, path)
-    return Source(path, what, observations, run, assumed=tuple(how.notes), **more)
-
-
 def observations_from(measured: Sequence[Duration], path: str) -> tuple[Observations, NDArray[np.int64]]:
     """Durations as the fit takes them, a segment each, and the run of each. Raises InputError if there are none, or if
     one says what no engine can do."""
@@ -142,6 +123,7 @@ def joined(sources: Sequence[Source]) -> tuple[Observations, NDArray[np.int64]]:
 MAX_BYTES = 512 * 2**20
 MAX_ROWS = 100_000
 MAX_PROBLEMS = 20
+UNITS = {"_ms": 1e-3, "_us": 1e-6}  # of times; others are in seconds
 AS_WRITTEN = "give the file as its tool wrote it"
 KNOWN = (
     "raw measurements, JSON of vllm bench serve, sweep, throughput or latency, a guidellm report, "
@@ -194,12 +176,10 @@ def csv_rows(text: str, path: str) -> list[dict[str, str]]:
 
 
 class DocumentFields(Struct):
-    """Numbers of one document, with every problem met so far. scale: of the values of some keys; of others it is what
-    their name says, 1e-3 with `_ms` in it."""
+    """Numbers of one document, in the unit that their key ends with, with every problem met so far."""
 
     document: Document
     where: str
-    scale: Mapping[str, float] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     def refused(self, key: str, value: Any, rule: str, remedy: str = "run the benchmark again") -> list[Duration]:
@@ -215,7 +195,7 @@ class DocumentFields(Struct):
                 continue
             number = as_number(value)
             if number is not None and (number > least if above else number >= least):
-                return number * self.scale.get(key, 1e-3 if "_ms" in key else 1.0)
+                return number * next((unit for end, unit in UNITS.items() if key.endswith(end)), 1.0)
             self.refused(key, value, f"must be a finite number {'>' if above else '>='} {least:g}", AS_WRITTEN)
             return None
         if needed:
