@@ -61,10 +61,8 @@ def calibrate(asked: Calibrate, tell: Tell) -> Calibrated | DryRun:
         from fleetsim.calibrate.dry_run import dry_run
 
         return dry_run(asked)
-    if asked.source == "files":
-        return _from_files(asked, tell)
-    if asked.source == "points":
-        return _from_points(asked, tell)
+    if asked.source in ("files", "points"):
+        return _derived(asked, tell)
     with locked(asked.places):
         return _measured(asked, tell)
 
@@ -95,7 +93,7 @@ def _measured(asked: Calibrate, tell: Tell) -> Calibrated:
         raise _kept(error, places) from None
     packed = compress(places.raw)
     write_text(places.profile, profile_text(profile))
-    return Calibrated(profile, places.profile, packed, (*notes, *found))
+    return Calibrated(profile, places.profile, packed, (*notes, *found, *warnings_of(profile)))
 
 
 def _describe(asked: Calibrate, places: OutputPaths) -> None:
@@ -180,48 +178,48 @@ def _fitted(raw_file: Path, asked: Calibrate, raw_name: str) -> tuple[Profile, t
     raw = read_raw(raw_file)
     profile = build_profile(raw, name=asked.name or default_name(facts_of(raw)), raw_file=raw_name)
     damage = f"{raw.damaged} lines of {raw_file} are damaged or cut short; the profile rests on the others"
-    return profile, ((damage,) if raw.damaged else ()) + warnings_of(profile)
+    return profile, (damage,) if raw.damaged else ()
 
 
-def _from_points(asked: Calibrate, tell: Tell) -> Calibrated:
-    """The roofline of a GPU and a model, calibrated at measured loads."""
-    from fleetsim.calibrate.one_load import calibrated, read_point
-
-    points = [read_point(text) for text in asked.point or ()]
+def _derived(asked: Calibrate, tell: Tell) -> Calibrated:
+    """A profile of what exists: the roofline calibrated at measured loads, or a fit to files. Raw measurements are
+    fitted as if they had just been made, anything else is derived."""
     place = new_file(flag("output"), str(asked.places.profile), asked.force)
-    tell("predicting the measured loads")
-    profile = calibrated(points, str(asked.gpu), str(asked.model), asked.tp or 1, asked.dtype or "auto")
-    if asked.name:
-        profile = profile.model_copy(update={"name": asked.name})
+    raw, notes = None, tuple[str, ...]()
+    if asked.source == "points":
+        from fleetsim.calibrate.one_load import calibrated, read_point
+
+        points = [read_point(text) for text in asked.point or ()]
+        tell("predicting the measured loads")
+        profile = calibrated(points, str(asked.gpu), str(asked.model), asked.tp or 1, asked.dtype or "auto")
+        profile = profile.model_copy(update={"name": asked.name or profile.name})
+    else:
+        from fleetsim.calibrate.sources import is_raw, read_source
+
+        tell("fitting what the files hold")
+        raw = next((Path(f) for f in asked.files if is_raw(f)), None)
+        if raw is not None:
+            _alone(asked)
+            profile, notes = _fitted(raw, asked, os.path.relpath(raw, place.parent))
+        else:
+            from fleetsim.calibrate.derivation import derive_profile
+
+            name = asked.name or place.name.removesuffix(SUFFIX).removesuffix(".json")
+            profile = derive_profile([read_source(f, asked) for f in asked.files], asked, name=name, seed=asked.seed)
     write_text(place, profile_text(profile))
-    return Calibrated(profile, place, None, warnings_of(profile))
+    return Calibrated(profile, place, raw, (*notes, *warnings_of(profile)))
 
 
-def _from_files(asked: Calibrate, tell: Tell) -> Calibrated:
-    """A profile of what exists: raw measurements are fitted as if they had just been made, anything else is derived."""
-    from fleetsim.calibrate.sources import is_raw, read_source
-
-    place = new_file(flag("output"), str(asked.places.profile), asked.force)
-    tell("fitting what the files hold")
-    raw = [f for f in asked.files if is_raw(f)]
-    if len(asked.files) > 1 and raw:
+def _alone(asked: Calibrate) -> None:
+    """Raises InputError for anything beside one file of raw measurements."""
+    if len(asked.files) > 1:
         rule = "raw measurements are fitted alone"
         raise InputError([Problem(flag("from"), list(asked.files), rule, "give one raw file, or none")])
-    if raw:
-        rule = "the raw measurements say it themselves"
-        given = {name: getattr(asked, name) for name in (*GIVEN, "quantization")}
-        wrong = [Problem(flag(name), said, rule, "leave it out") for name, said in given.items() if said is not None]
-        if wrong:
-            raise InputError(wrong)
-        profile, found = _fitted(Path(raw[0]), asked, os.path.relpath(raw[0], place.parent))
-    else:
-        from fleetsim.calibrate.derivation import derive_profile
-
-        name = asked.name or place.name.removesuffix(SUFFIX).removesuffix(".json")
-        profile = derive_profile([read_source(f, asked) for f in asked.files], asked, name=name, seed=asked.seed)
-        found = warnings_of(profile)
-    write_text(place, profile_text(profile))
-    return Calibrated(profile, place, Path(raw[0]) if raw else None, found)
+    rule = "the raw measurements say it themselves"
+    given = {name: getattr(asked, name) for name in (*GIVEN, "quantization")}
+    wrong = [Problem(flag(name), said, rule, "leave it out") for name, said in given.items() if said is not None]
+    if wrong:
+        raise InputError(wrong)
 
 
 def warnings_of(profile: Profile) -> tuple[str, ...]:

@@ -112,11 +112,11 @@ def test_half_a_line_waits_for_its_other_half(tmp_path: Path) -> None:
     path.write_bytes(b'{"t":"start"}\n{"t":"seg","ph":"de')
     followed = parent.Followed(path, 0)
     followed.news(print)
-    assert followed.loads == 0
+    assert followed.all_of("seg") == []
     with path.open("ab") as file:
         file.write(b'code","lab":{}}\n')
     followed.news(print)
-    assert followed.loads == 1
+    assert len(followed.all_of("seg")) == 1
 
 
 def test_what_did_not_fit_is_a_note(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def chunk(**fields: Any) -> str:
     return f"data: {json.dumps(fields)}\n\n"
 
 
-def test_tokens_of_a_chunk_by_ids_usage_or_log_probs() -> None:
+def test_tokens_of_a_chunk_by_ids_or_usage() -> None:
     one = {"index": 0, "text": "ab", "finish_reason": None}
     by_ids, tokens = response(chunk(choices=[{**one, "token_ids": [1, 2, 3]}], usage={"completion_tokens": 9}))
     assert (tokens, by_ids.counted_by) == ([3.0], "token_ids")
@@ -120,8 +120,6 @@ def test_tokens_of_a_chunk_by_ids_usage_or_log_probs() -> None:
         chunk(choices=[one], usage={"completion_tokens": 9, "prompt_tokens": 4}),
     )
     assert (tokens, by_usage.counted_by, by_usage.streams[0].prompt_tokens) == ([4.0, 5.0], "usage", 4)
-    by_probs, tokens = response(chunk(choices=[{**one, "logprobs": {"tokens": ["a", "b"]}}]))
-    assert (tokens, by_probs.counted_by) == ([2.0], "logprobs")
     unknown, tokens = response(chunk(choices=[one], usage=None), made=2.5)
     assert (tokens, unknown.streams[0].exact) == ([2.5], False)  # never taken for one token
     last = chunk(choices=[], usage={"completion_tokens": 12, "prompt_tokens": 4})
@@ -153,18 +151,18 @@ def test_a_metrics_page_of_vllm() -> None:
     g = gauges_of(VLLM)
     assert g is not None
     assert (g.family, g.running, g.waiting, g.busy, g.ended) == ("vllm", 3, 2, 5, 5)
-    assert (g.hit_tokens, g.kv_usage, g.engines) == (128, 0.5, 1)
+    assert (g.hit_tokens, g.engines) == (128, 1)
     assert (g.cache["num_gpu_blocks"], g.cache["block_size"]) == ("100", "16")
 
 
 def test_names_of_other_times_and_places() -> None:
-    old = VLLM.replace("kv_cache_usage_perc", "gpu_cache_usage_perc").replace("prefix_cache", "gpu_prefix_cache")
+    old = VLLM.replace("prefix_cache", "gpu_prefix_cache")
     ray = VLLM.replace("vllm:", "ray_vllm_")
     bare = VLLM.replace("_total{", "{")
     for page in (old, ray, bare):
         g = gauges_of(page)
         assert g is not None
-        assert (g.running, g.kv_usage, g.hit_tokens, g.ended) == (3, 0.5, 128, 5)
+        assert (g.running, g.hit_tokens, g.ended) == (3, 128, 5)
 
 
 def test_a_metrics_page_of_sglang_counts_ranks_once() -> None:
@@ -199,7 +197,7 @@ def test_any_page_is_a_reading_or_none(page: str) -> None:
 
 
 def gauges(running: float = 0, ended: float = 0) -> Gauges:
-    return Gauges("vllm", running, 0, ended, 0, 0, 0.0, None, {}, (), 1)
+    return Gauges("vllm", running, 0, ended, 0, 0, None, {}, 1)
 
 
 def guarded(readings: list[Gauges | None], yes: bool, said: list[str]) -> Guard:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim import units
@@ -28,39 +28,30 @@ if TYPE_CHECKING:
 STRETCH = 8  # iterations per observation of a decode window
 
 
-class ObservationColumns(Struct):
-    """Observations as columns of an `obs` record: dt in microseconds, and what their iterations held. drafted: tokens
-    that an iteration verifies for each decode."""
-
-    dt: list[int] = field(default_factory=list)
-    ovh: list[int] = field(default_factory=list)
-    of: list[int] = field(default_factory=list)
-    held: list[tuple[float, ...]] = field(default_factory=list)
-    drafted: float = 0.0
-
-    def __len__(self) -> int:
-        return len(self.dt)
-
-    def add(self, seconds: float, iterations: Sequence[tuple[float, float, float, float]], overhead: bool) -> None:
-        """One observation. iterations: (decodes, KV tokens, prefill tokens, attention pairs) each."""
-        self.of += [len(self.dt)] * len(iterations)
-        self.dt.append(round(seconds * 1e6))
-        self.ovh.append(int(overhead))
-        self.held += [tuple(round(float(v), 3) for v in row) for row in iterations]
-
-    def columns(self) -> dict[str, list[Any]]:
-        """The record's fields."""
-        named = dict(zip(("nd", "K", "np", "A"), map(list, zip(*self.held, strict=True)), strict=True))
-        return {"dt": self.dt, "ovh": self.ovh, "of": self.of, **named,
-                "dr": [round(nd * self.drafted, 3) for nd in named["nd"]]}  # fmt: skip
-
-    def drafting(self, tokens: float, drafted: float) -> None:
-        """Seconds per token of a stream become seconds per iteration: it brings so many tokens of each decode, and
-        verifies so many drafted ones."""
-        self.dt, self.drafted = [round(dt * tokens) for dt in self.dt], drafted
+# Observations: seconds, whether a client's fixed cost lies in them, and (decodes, KV tokens, prefill tokens, attention
+# pairs) of each of their iterations.
+Rows = list[tuple[float, bool, list[tuple[float, ...]]]]
 
 
-def decode_rows(streams: Sequence[Stream], rows: ObservationColumns) -> None:
+def columns_of(rows: Rows, drafts: DraftCounts | None) -> dict[str, list[Any]]:
+    """The fields of an `obs` record: dt in microseconds, and what their iterations held.
+
+    drafts: of a server that makes some. Seconds per token of a stream then become seconds per iteration, which brings
+    several tokens of each decode, and verifies those drafted.
+    """
+    tokens, drafted = (1.0, 0.0) if drafts is None else (drafts.tokens, drafts.each)
+    held = [[round(float(v), 3) for v in iteration] for _, _, iterations in rows for iteration in iterations]
+    named = dict(zip(("nd", "K", "np", "A"), map(list, zip(*held, strict=True)), strict=True))
+    return {
+        "dt": [round(seconds * 1e6 * tokens) for seconds, _, _ in rows],
+        "ovh": [int(overhead) for _, overhead, _ in rows],
+        "of": [i for i, (_, _, iterations) in enumerate(rows) for _ in iterations],
+        **named,
+        "dr": [round(nd * drafted, 3) for nd in named["nd"]],
+    }
+
+
+def decode_rows(streams: Sequence[Stream], rows: Rows) -> None:
     """Stretches in which exactly these streams decode: from the last one's first token to the first one's end.
 
     Each gives the mean of its iterations: seconds per token of a stream, the KV tokens that they read on average.
@@ -82,7 +73,7 @@ def _stretches(
     streams: Sequence[Stream],
     series: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
     edges: NDArray[np.float64],
-    rows: ObservationColumns,
+    rows: Rows,
 ) -> bool:
     """A row per stretch in which at least half of the streams had two arrivals. Returns whether there was one."""
     before = len(rows)
@@ -95,11 +86,11 @@ def _stretches(
                 per.append((t[j] - t[i]) / made)
                 kv.append(s.prompt_tokens - 1 + (c[i] + c[j] - 1) / 2)
         if 2 * len(per) >= len(streams):
-            rows.add(float(np.median(per)), [(len(streams), float(np.mean(kv)) * len(streams), 0, 0)], overhead=False)
+            rows.append((float(np.median(per)), False, [(len(streams), float(np.mean(kv)) * len(streams), 0, 0)]))
     return len(rows) > before
 
 
-def prefill_rows(streams: Sequence[Stream], budget: int, rows: ObservationColumns) -> None:
+def prefill_rows(streams: Sequence[Stream], budget: int, rows: Rows) -> None:
     """The time to the last first token of prompts sent together to an idle server, in which nothing decodes.
 
     Several prompts do not arrive as one: the first is computed alone, the others are there when it is done. The
@@ -111,12 +102,10 @@ def prefill_rows(streams: Sequence[Stream], budget: int, rows: ObservationColumn
     lengths = [s.prompt_tokens for s in order]
     parts = prompt_chunks(lengths[:1], budget) + prompt_chunks(lengths[1:], budget)
     seconds = max(s.times[0] for s in streams) - min(s.submitted_s for s in streams)
-    rows.add(seconds, [(0, 0, tokens, pairs) for tokens, pairs in parts], overhead=True)
+    rows.append((seconds, True, [(0, 0, tokens, pairs) for tokens, pairs in parts]))
 
 
-def mixed_rows(
-    streams: Sequence[Stream], late: Stream, budget: int, rows: ObservationColumns, *, together: bool = True
-) -> bool:
+def mixed_rows(streams: Sequence[Stream], late: Stream, budget: int, rows: Rows, *, together: bool = True) -> bool:
     """The gap in decoding streams while a prompt is computed: from their last tokens before it was sent to its first.
 
     together: chunks share iterations with the decodes (vLLM), which take their part of the budget first; otherwise
@@ -129,7 +118,8 @@ def mixed_rows(
     for s in streams:
         t, c = np.asarray(s.times), np.asarray(s.counts)
         before = t <= late.submitted_s
-        if not before.any() or t[-1] < late.first_s - 0.5 * _usual_gap(t):
+        usual_s = float(np.median(np.diff(t))) if len(t) > 1 else 0.0
+        if not before.any() or t[-1] < late.first_s - 0.5 * usual_s:
             continue
         i, j = int(before.sum()) - 1, int(np.argmin(np.abs(t - late.first_s)))
         found.append((round(float(c[j] - c[i])), float(t[j] - t[i]), s.prompt_tokens - 1 + float(c[i])))
@@ -144,19 +134,15 @@ def mixed_rows(
     alone = n - len(parts) if together else n
     if alone < 0 or n == 0 or seconds <= 0:
         return False
-    iterations = [(float(b), kv + k * b, 0.0, 0.0) for k in range(alone)]
+    iterations: list[tuple[float, ...]] = [(b, kv + k * b, 0.0, 0.0) for k in range(alone)]
     iterations += [(b, kv + (alone + k) * b, *part) if together else (0.0, 0.0, *part) for k, part in enumerate(parts)]
-    rows.add(seconds, iterations, overhead=False)
+    rows.append((seconds, False, iterations))
     return True
 
 
 def _at(times: NDArray[np.float64], moment: float) -> int:
     """The first arrival at or after a moment, the last one past the end."""
     return min(int(np.searchsorted(times, moment)), len(times) - 1)
-
-
-def _usual_gap(times: NDArray[np.float64]) -> float:
-    return float(np.median(np.diff(times))) if len(times) > 1 else 0.0
 
 
 BUSY_CLIENT = 0.9
@@ -207,9 +193,9 @@ class ServerEngine(Struct):
                 await self.player.play(plays_of(warm_up)[0], deadline_s)
         before = await self.watch.idle()
         self.segment += 1
-        rows, plays = ObservationColumns(), list[Played]()
+        rows, plays = Rows(), list[Played]()
         began, cut, each_s, drafts = self.now(), True, None, None
-        fields: dict[str, Any] = {} if before is None or before.kv_usage is None else {"kv_usage": before.kv_usage}
+        fields: dict[str, Any] = {}
         try:
             await self._play(load, deadline_s, rows, plays)
             cut = plays[-1].cut
@@ -219,39 +205,34 @@ class ServerEngine(Struct):
             if load.kept_out:
                 fields |= _of_batch(plays[-1], began, before, after)
         finally:
-            if len(rows) and (drafts is not None or not self.drafting or load.phase == "prefill"):
-                each_s = sorted(rows.dt)[len(rows) // 2] * 1e-6
-                if drafts is not None:
-                    rows.drafting(drafts.tokens, drafts.each)
-                self.writer.put("obs", ph=load.phase, seg=self.segment, lab=load.label, **rows.columns())
+            which = {"ph": load.phase, "seg": self.segment, "lab": load.label}
+            if rows and (drafts is not None or not self.drafting or load.phase == "prefill"):
+                each_s = sorted(seconds for seconds, _, _ in rows)[len(rows) // 2]
+                self.writer.put("obs", **which, **columns_of(rows, drafts))
             wall = self.now() - began
             if load.kept_out:
                 ends = [s.finish_s for played in plays for s in played.streams if s.ended]
                 wall = max(ends, default=self.now()) - began
             cpu = max((p.client_cpu or 0.0 for p in plays), default=0.0)
             fields |= {"drafts": drafts.record()} if drafts is not None else {}
-            fields |= {"iters": len(rows.of), "client_cpu": round(cpu, 3)}
-            self.writer.put(
-                "seg", ph=load.phase, seg=self.segment, lab=load.label, wall=round(wall, 6), cut=cut, **fields
-            )
+            fields |= {"iters": sum(len(iterations) for _, _, iterations in rows), "client_cpu": round(cpu, 3)}
+            self.writer.put("seg", **which, wall=round(wall, 6), cut=cut, **fields)
         self._watch_client(cpu, load)
         computed = sum(s.prompt_tokens - (s.cached_tokens or 0) for p in plays for s in p.streams)
         return Ran(self.now() - began, cut, each_s if load.phase == "decode" else None, computed)
 
-    async def _play(self, load: Load, deadline_s: float, rows: ObservationColumns, plays: list[Played]) -> None:
+    async def _play(self, load: Load, deadline_s: float, rows: Rows, plays: list[Played]) -> None:
         """Plays what the load asks for, until it is cut or does not fit into the server."""
         for play in plays_of(load):
             played = await self._observed(load, play, deadline_s, rows, plays)
-            if load.phase == "decode" and not len(rows) and not played.cut:
+            if load.phase == "decode" and not rows and not played.cut:
                 played = await self._observed(load, longer(play, self.limits), deadline_s, rows, plays)
             if played.crowded and not played.cut:
                 self.note(f"{load.phase} {load.label}: only {played.started} streams ran at once")
             if played.cut or played.crowded:
                 return
 
-    async def _observed(
-        self, load: Load, play: Play, deadline_s: float, rows: ObservationColumns, plays: list[Played]
-    ) -> Played:
+    async def _observed(self, load: Load, play: Play, deadline_s: float, rows: Rows, plays: list[Played]) -> Played:
         played = await self.player.play(play, deadline_s)
         plays.append(played)
         budget = self.limits.max_num_batched_tokens

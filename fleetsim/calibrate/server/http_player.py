@@ -207,26 +207,18 @@ class _Usage(Struct):
     prompt_tokens_details: _Details | None = None
 
 
-class _Logprobs(Struct):
-    tokens: list[Any] | None = None
-
-
 class _Choice(Struct):
     index: int | None = None
     text: Any = None
     finish_reason: Any = None
     token_ids: list[Any] | None = None
-    logprobs: _Logprobs | None = None
 
     def tokens(self, made: float, total: int | None) -> tuple[float | None, str]:
-        """How many tokens a chunk brings, and what says so: its token ids, else its running usage, else its log-probs;
-        a chunk is never taken for one token. made: before it. total: by the usage, with it."""
+        """How many tokens a chunk brings, and what says so: its token ids, else its running usage; a chunk is never
+        taken for one token. made: before it. total: by the usage, with it."""
         if self.token_ids is not None:
             return float(len(self.token_ids)), "token_ids"
-        if total is not None:
-            return max(0.0, total - made), "usage"
-        named = self.logprobs.tokens if self.logprobs is not None else None
-        return (float(len(named)), "logprobs") if named is not None else (None, "")
+        return (None, "") if total is None else (max(0.0, total - made), "usage")
 
 
 class _Chunk(Struct):

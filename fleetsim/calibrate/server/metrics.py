@@ -1,7 +1,7 @@
 """What a server's /metrics says: how busy it is, what it holds. vLLM's names through its versions, and SGLang's.
 
-Names: vLLM exports `vllm:num_requests_running`, counters with `_total`, under Ray `ray_vllm_...`; the cache usage was
-`gpu_cache_usage_perc` before 0.11 (vllm/v1/metrics/loggers.py). SGLang: `sglang:num_running_reqs`, `num_queue_reqs`,
+Names: vLLM exports `vllm:num_requests_running`, counters with `_total`, under Ray `ray_vllm_...`
+(vllm/v1/metrics/loggers.py). SGLang: `sglang:num_running_reqs`, `num_queue_reqs`,
 `max_total_num_tokens` (python/sglang/srt/metrics/collector.py).
 """
 
@@ -24,7 +24,6 @@ COUNTERS = {
     "ended": ("request_success", "num_requests"),
     "preempted": ("num_preemptions", "num_retracted_requests"),
     "hit_tokens": ("prefix_cache_hits", "gpu_prefix_cache_hits", "cached_tokens"),
-    "kv_usage": ("kv_cache_usage_perc", "gpu_cache_usage_perc", "token_usage"),
 }
 Samples = dict[str, list[tuple[dict[str, str], float]]]  # by name: labels, value
 
@@ -41,7 +40,6 @@ class Gauges(Struct, frozen=True):
     ended: float | None
     preempted: float | None
     hit_tokens: float | None
-    kv_usage: float | None
     total_kv_tokens: int | None
     cache: dict[str, str]
     engines: int

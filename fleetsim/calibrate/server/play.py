@@ -176,7 +176,7 @@ EXTRAS: tuple[dict[str, Any], ...] = (
 
 
 class Dialect(Struct):
-    """extras: fields beside the standard ones. counted_by: token_ids, usage, logprobs, or spread.
+    """extras: fields beside the standard ones. counted_by: token_ids, usage, or spread.
 
     tokens_per_chunk: for spread, until a stream's own usage says. ends_early: the server stopped before max_tokens,
     so it does not honour ignore_eos.

@@ -15,11 +15,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fleetsim.calibrate.loads import key_of
 from fleetsim.errors import OutsideError
@@ -58,8 +58,8 @@ class MeasurementOutcome(Struct, frozen=True):
     """How a measurement ended. wrong: why the engine did not come up, or died, with the remedy; empty where it did
     neither. said: what else a user should know.
 
-    loads: that ended in this run. left_out, failed: loads that did not fit into the budget, or raised. started: whether
-    an engine came up.
+    loads: that ended in this run. left_out, failed: loads that did not fit into the budget, or raised. start_s: what
+    it took to come up, None where no engine did. crashed: the key of the load in which it was lost.
     """
 
     wrong: str = ""
@@ -67,7 +67,8 @@ class MeasurementOutcome(Struct, frozen=True):
     loads: int = 0
     left_out: int = 0
     failed: int = 0
-    started: bool = False
+    start_s: float | None = None
+    crashed: tuple[str, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -83,15 +84,11 @@ class MeasurementOutcome(Struct, frozen=True):
 
 
 class Followed(Struct):
-    """What the raw file said since the follower began."""
+    """What the raw file said since the follower began, without its iterations."""
 
     path: Path
     offset: int
-    loads: int = 0
-    error: str = ""
-    current: dict[str, Any] | None = None
-    ended: dict[str, Any] | None = None
-    started_s: float | None = None
+    records: list[dict[str, Any]] = field(default_factory=list)
 
     def news(self, tell: Tell) -> None:
         """Reads on; the last of what is new is told."""
@@ -101,35 +98,29 @@ class Followed(Struct):
                 text = file.read()
         except OSError:
             return
-        whole = text.rfind(b"\n") + 1
-        self.offset += whole
-        told = [self._take(line) for line in text[:whole].splitlines() if not line.startswith(b'{"t":"it"')]
-        if said := [s for s in told if s]:
+        self.offset += (whole := text.rfind(b"\n") + 1)
+        new: list[dict[str, Any]] = []
+        for line in text[:whole].splitlines():
+            if not line.startswith(b'{"t":"it"'):
+                with contextlib.suppress(ValueError):
+                    new.append(json.loads(line))
+        self.records += new
+        if said := [words for record in new if (words := _words(record))]:
             tell(said[-1])
 
-    def _take(self, line: bytes) -> str | None:
-        try:
-            record = json.loads(line)
-        except ValueError:
-            return None
-        kind = record.get("t")
-        if kind == "start":
-            self.started_s = time.monotonic()
-        elif kind == "load":
-            self.current = record
-            return str(record["said"])
-        elif kind == "seg" and record.get("ph") != "warmup":
-            self.current = None
-            self.loads += not record.get("cut")
-        elif kind == "error":
-            self.error = str(record.get("err", ""))
-            if not record.get("lost") and record.get("ph") != "start":
-                self.current = None
-                return f"a load failed and is left out: {self.error[:200]}"
-        elif kind == "end":
-            self.ended = record
-            return "measured" if not record.get("lost") else None
-        return None
+    def all_of(self, kind: str) -> list[dict[str, Any]]:
+        """The records of a kind."""
+        return [record for record in self.records if record.get("t") == kind]
+
+
+def _words(record: Mapping[str, Any]) -> str | None:
+    """What a record says of how far the measurement is."""
+    kind, lost = record.get("t"), record.get("lost")
+    if kind == "load":
+        return str(record["said"])
+    if kind == "error" and not lost and record.get("ph") != "start":
+        return f"a load failed and is left out: {str(record.get('err', ''))[:200]}"
+    return "measured" if kind == "end" and not lost else None
 
 
 def run_child(spec: Spec, *, tell: Tell = lambda text: None) -> MeasurementOutcome:
@@ -146,18 +137,13 @@ def run_child(spec: Spec, *, tell: Tell = lambda text: None) -> MeasurementOutco
 
 def _with_restart(spec: Spec, tell: Tell) -> MeasurementOutcome:
     begin = time.monotonic()
-    first, followed = _once(spec, tell)
-    took_s = time.monotonic() - begin
-    if not (first.wrong and first.started):
-        return first
-    start_s = (followed.started_s or begin) - begin
-    left_s = spec.budget_s - took_s
-    if left_s < 2.0 * start_s + 10.0:
+    first = _once(spec, tell)
+    left_s = spec.budget_s - (time.monotonic() - begin)
+    if not first.wrong or first.start_s is None or left_s < 2.0 * first.start_s + 10.0:
         return first
     why = first.wrong.partition("\n")[0]
     tell(f"the engine was lost ({why[:200]}); a fresh one goes on")
-    crashed = (key_of(followed.current["ph"], followed.current["lab"]),) if followed.current else ()
-    second, _ = _once(replace(spec, budget_s=left_s, resume=True, skip=spec.skip + crashed), tell)
+    second = _once(replace(spec, budget_s=left_s, resume=True, skip=spec.skip + first.crashed), tell)
     return replace(
         second,
         loads=first.loads + second.loads,
@@ -166,7 +152,7 @@ def _with_restart(spec: Spec, tell: Tell) -> MeasurementOutcome:
     )
 
 
-def _once(spec: Spec, tell: Tell) -> tuple[MeasurementOutcome, Followed]:
+def _once(spec: Spec, tell: Tell) -> MeasurementOutcome:
     raw = Path(spec.raw)
     followed = Followed(raw, raw.stat().st_size if raw.exists() else 0)
     tell(f"starting vLLM; its output goes to {spec.log}")
@@ -191,7 +177,7 @@ def _once(spec: Spec, tell: Tell) -> tuple[MeasurementOutcome, Followed]:
         finally:
             stop(child)
         followed.news(tell)
-    return _outcome(spec, followed, child.returncode, stopped, log_from), followed
+    return _outcome(spec, followed, child.returncode, stopped, log_from)
 
 
 def _start(command: list[str], log: Any) -> subprocess.Popen[bytes]:
@@ -219,22 +205,31 @@ def stop(child: subprocess.Popen[bytes]) -> None:
 
 def _outcome(spec: Spec, followed: Followed, code: int, stopped: bool, log_from: int) -> MeasurementOutcome:
     log = _tail(Path(spec.log), log_from)
-    end, started = followed.ended or {}, followed.started_s is not None
+    starts, ends, errors = (followed.all_of(kind) for kind in ("start", "end", "error"))
+    end, error = ends[-1] if ends else {}, str(errors[-1].get("err", "")) if errors else ""
     wrong = ""
     if code and stopped:
         over = f"{spec.budget_s:.0f} s and {GRACE_S:.0f} s of grace"
         wrong = f"vLLM was still busy after {over} and was stopped; a larger --budget-s gives it time"
     elif code:
         where = f"; its output is in {spec.log}" if any(line.strip() for line in log) else ""
-        how = "died in the middle" if started else "did not start"
-        wrong = f"vLLM {how}: {diagnose(followed.error, log, code)}{where}"
+        how = "died in the middle" if starts else "did not start"
+        wrong = f"vLLM {how}: {diagnose(error, log, code)}{where}"
     return MeasurementOutcome(
         "\n".join([wrong, *(f"  | {line}" for line in telling(log))]) if wrong else "",
-        loads=followed.loads,
+        loads=sum(r.get("ph") != "warmup" and not r.get("cut") for r in followed.all_of("seg")),
         left_out=int(end.get("left_out", 0)),
         failed=int(end.get("failed", 0)),
-        started=started,
+        start_s=sum(starts[0].get(name) or 0.0 for name in ("import_s", "init_s")) if starts else None,
+        crashed=_crashed(followed.records),
     )
+
+
+def _crashed(records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The key of the load that was begun last, unless it ended or failed by itself."""
+    ended = (r for r in records if (r.get("t") == "seg" and r.get("ph") != "warmup") or (_words(r) and r["t"] != "end"))
+    last = next(reversed(list(ended)), None)
+    return (key_of(last["ph"], last["lab"]),) if last is not None and last["t"] == "load" else ()
 
 
 def _tail(path: Path, start: int) -> list[str]:
@@ -285,7 +280,8 @@ CAUSES = (
 
 def diagnose(error: str, log: list[str], code: int) -> str:
     """Why it ended, and what to do. error: the exception, if any; log: the last lines; code: exit code."""
-    last = main_error(error, log)
+    first, *_ = error.strip().splitlines() or [""]
+    last = first[:300] or "".join(telling(log, most=1))[-300:]
     for text in (error, "\n".join(telling(log, most=20))):
         for shows, means, remedy in CAUSES:
             if re.search(shows, text):
@@ -295,12 +291,6 @@ def diagnose(error: str, log: list[str], code: int) -> str:
         return f"it was killed, most likely because the host ran out of memory; {remedy}"
     how = f"it ended with {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
     return f"{how}: {last}" if last else how
-
-
-def main_error(error: str, log: list[str]) -> str:
-    """The sentence that says most: the exception's first line, else the last error in the log."""
-    first, *_ = error.strip().splitlines() or [""]
-    return first[:300] or "".join(telling(log, most=1))[-300:]
 
 
 def telling(log: list[str], most: int = 5) -> list[str]:
