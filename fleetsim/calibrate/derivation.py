@@ -139,6 +139,7 @@ def derive_profile(sources: Sequence[Source], given: Calibrate, *, name: str, se
     """
     from fleetsim.calibrate.build import points_of
     from fleetsim.calibrate.fit.fit import fit
+    from fleetsim.calibrate.fit.identifiability import lacking
 
     if not sources:
         raise InputError([Problem("--from", (), "needs at least one file", "name one")])
@@ -148,7 +149,7 @@ def derive_profile(sources: Sequence[Source], given: Calibrate, *, name: str, se
     observations, runs = joined(sources)
     prior = None
     single = all(s.single for s in sources)
-    if known.gpu and known.model and not (single and _complete(observations)):
+    if known.gpu and known.model and (not single or lacking(observations, None)):
         prior = roofline_prior(known.gpu, known.model, known.tp or 1, known.dtype or "auto", limits)
     try:
         fitted = fit(observations, prior=prior, seed=seed)
@@ -246,17 +247,6 @@ def _notes(sources: Sequence[Source]) -> list[str]:
         for note in s.assumed:
             notes.setdefault(note, []).append(s.path)
     return [n if len(of) == len(sources) else f"{n} ({', '.join(of)})"[:10_000] for n, of in notes.items()]
-
-
-def _complete(observations: Observations) -> bool:
-    """Whether the observations tell everything without a prior."""
-    from fleetsim.calibrate.fit.identifiability import require
-
-    try:
-        require(observations, None)
-    except InputError:
-        return False
-    return True
 
 
 def _with_flags(problems: Sequence[Problem], known: Calibrate) -> list[Problem]:

@@ -6,6 +6,7 @@ Plain Python: a profile is shown in less time than numpy takes to import.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -53,11 +54,6 @@ def seconds_of(
     return found + curve_s(*curve, n + drafted * decodes) - curve_s(*curve, n)
 
 
-def tokens_each(profile: Profile) -> float:
-    """Tokens that an iteration brings of each decode."""
-    return 1.0 + sum(profile.speculation.acceptance) if profile.speculation is not None else 1.0
-
-
 def swept_drafts(profile: Profile) -> float:
     """Tokens drafted for each decode in the loads that a profile measured."""
     return profile.speculation.swept_tokens if profile.speculation is not None else 0.0
@@ -66,13 +62,14 @@ def swept_drafts(profile: Profile) -> float:
 def rows_of(profile: Profile, kind: str) -> tuple[PointRow, ...]:
     """The points of a kind (decode, prefill, mixed) with their predictions, by context, decodes, prefill tokens."""
     found = []
+    each = 1.0 + sum(profile.speculation.acceptance) if profile.speculation is not None else 1.0  # tokens of a decode
     for p in profile.points:
         if p.kind != kind or p.seconds <= 0:
             continue
         held = p.decodes, p.prefill_tokens, p.kv_tokens, p.attn_pairs
         predicted = seconds_of(profile.coefficients, *held, drafted=swept_drafts(profile))
         context = p.kv_tokens / p.decodes if p.decodes > 0 else 0.0
-        made = p.decodes * tokens_each(profile) or p.prefill_tokens
+        made = p.decodes * each or p.prefill_tokens
         found.append(PointRow(p, context, predicted, predicted / p.seconds - 1.0, made / p.seconds))
     return tuple(sorted(found, key=lambda r: (r.context, r.point.decodes, r.point.prefill_tokens)))
 
@@ -111,7 +108,7 @@ def what_it_is(profile: Profile) -> str:
     gpu = f"{p.device}{f' x {p.tp}' if p.tp else ''}"
     engine = f"{p.engine} {p.engine_version}".strip() or "an engine of no name"
     model = " ".join(text for text in (p.model or "a model of no name", p.dtype) if text)
-    if is_estimate(profile):
+    if profile.kind == "derived" and p.source == "roofline":
         return f"An estimate, not a measurement: {model} on {gpu}, from the data sheet and the model's shape."
     if p.source.startswith("roofline calibrated"):
         return f"An estimate, {p.source.removeprefix('roofline ')}: {model} on {gpu}."
@@ -119,11 +116,6 @@ def what_it_is(profile: Profile) -> str:
         date = f", {p.date}" if p.date else ""
         return f"Derived from {p.source or 'an unnamed source'}{date}: {model} on {gpu}, {engine}."
     return f"Measured{f' on {p.date}' if p.date else ''}: {model} on {gpu}, {engine}."
-
-
-def is_estimate(profile: Profile) -> bool:
-    """Whether nothing of a profile was measured by anybody."""
-    return profile.kind == "derived" and profile.provenance.source == "roofline"
 
 
 def how_good(profile: Profile) -> str:
@@ -137,9 +129,8 @@ def how_good(profile: Profile) -> str:
                 f"Predicts a batch kept out of the fit: makespan off by {units.share(errors[0])}, the requests' finish "
                 f"times by {units.share(finish)} in the median."
             )
-        median = units.share(_median(errors))
         return (
-            f"Predicts {len(errors)} batches kept out of the fit: makespan off by {median} in the "
+            f"Predicts {len(errors)} batches kept out of the fit: makespan off by {units.share(median(errors))} in the "
             f"median, {units.share(max(errors))} at worst; the requests' finish times by {units.share(finish)} in the "
             "median of the worst batch."
         )
@@ -172,11 +163,6 @@ def batch_words(check: BatchCheck) -> str:
     if check.length_scale < 1:
         told.append(f"responses at {units.share(check.length_scale)} of their planned length")
     return ", ".join(told)
-
-
-def _median(values: list[float]) -> float:
-    ordered, n = sorted(values), len(values)
-    return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2.0
 
 
 # --- Pictures of a profile: what was measured against what is predicted.
@@ -229,7 +215,8 @@ def _decodes(profile: Profile) -> Chart | None:
         name, (fewest, most) = f"{context:,.0f} tokens of context", (group[0].point.decodes, group[-1].point.decodes)
         line = decode_line(profile.coefficients, context, fewest, most, swept_drafts(profile))
         series.append(ChartSeries("", "line", [b for b, _ in line], [_MS * s for _, s in line], style))
-        series.append(_dots(name, [r.point.decodes for r in group], group, style, [_decode_words(r) for r in group]))
+        told = [f"{r.point.decodes:,.0f} sequences, context {r.context:,.0f}: {_both(r)}" for r in group]
+        series.append(_dots(name, [r.point.decodes for r in group], group, style, told))
     seconds = [s for r in rows for s in (r.point.seconds, r.predicted_s)]
     x = log_axis("sequences decoding", min(r.point.decodes for r in rows), max(r.point.decodes for r in rows))
     y = log_axis("ms per iteration", _MS * min(seconds), _MS * max(seconds))
@@ -249,10 +236,6 @@ def _decodes(profile: Profile) -> Chart | None:
 def _dots(name: str, x: list[float], rows: Sequence[PointRow], style: MarkLook, said: list[str]) -> ChartSeries:
     """What was measured at each load."""
     return ChartSeries(name, "dots", x, [_MS * r.point.seconds for r in rows], style, said=said)
-
-
-def _decode_words(r: PointRow) -> str:
-    return f"{r.point.decodes:,.0f} sequences, context {r.context:,.0f}: {_both(r)}"
 
 
 def _both(r: PointRow) -> str:

@@ -274,39 +274,27 @@ def factor(xx: Array) -> tuple[Array, Array]:
     """The Cholesky factor R (R'R = X'X with columns scaled to length 1) and the lengths (0 columns have length inf)."""
     length = np.sqrt(np.diag(xx))
     length = np.where(length > 0, length, np.inf)
-    scaled = xx / length[:, None] / length
-    n = len(xx)
-    scaled[np.arange(n), np.arange(n)] = 1.0 + RIDGE
-    ridge = RIDGE
+    scaled, ridge = xx / length[:, None] / length, RIDGE
     while True:
+        np.fill_diagonal(scaled, 1.0 + ridge)
         try:
             return np.asarray(np.linalg.cholesky(scaled).T, np.float64), length
         except np.linalg.LinAlgError:  # columns that differ by rounding only
             ridge *= 10.0
-            scaled[np.arange(n), np.arange(n)] = 1.0 + ridge
 
 
 def solve(xx: Array, xy: Array, free: NDArray[np.bool_] | None = None) -> Array:
     """The non-negative c that minimises c'xx c - 2 xy c; columns that are not free stay 0."""
-    use = np.arange(len(xy)) if free is None else np.flatnonzero(free)
-    root, length = factor(xx[np.ix_(use, use)])
-    return _back(use, root, length, xy)
+    return np.asarray(solve_many(xx, xy[None], np.ones(len(xy), np.bool_) if free is None else free)[0])
 
 
 def solve_many(xx: Array, xys: Array, free: NDArray[np.bool_]) -> Array:
     """Solves for many right sides, shape (draws, columns), and one matrix."""
     use = np.flatnonzero(free)
     root, length = factor(xx[np.ix_(use, use)])
-    found: list[Array] = []
-    for xy in xys:
-        found.append(_back(use, root, length, xy, found[-1] if found else None))
-    return np.array(found)
-
-
-def _back(use: NDArray[np.intp], root: Array, length: Array, xy: Array, likely: Array | None = None) -> Array:
-    """likely: coefficients of which the same will be 0 (default: none)."""
-    out = np.zeros(len(xy))
-    above = np.ones(len(use), np.bool_) if likely is None else likely[use] > 0.0
-    target = np.asarray(np.linalg.solve(root.T, xy[use] / length), np.float64)
-    out[use] = non_negative(root, target, above) / length
-    return out
+    found = np.zeros_like(xys)
+    above = np.ones(len(use), np.bool_)
+    for c, target in zip(found, np.linalg.solve(root.T, (xys[:, use] / length).T).T, strict=True):
+        c[use] = non_negative(root, target, above) / length
+        above = c[use] > 0.0  # most likely the same ones are in the next
+    return found

@@ -24,10 +24,11 @@ from fleetsim.calibrate.fit.design import (
     solve,
     sum_up,
 )
-from fleetsim.calibrate.fit.identifiability import Prior, Weights, held_by, require, resting_on, separable, spans, weigh
+from fleetsim.calibrate.fit.identifiability import Prior, Weights, held_by, lacking, resting_on, separable, spans, weigh
 from fleetsim.calibrate.fit.knots import NEGLIGIBLE, KnotChoice, choose, draws, fold_fits, folds, interval, with_curve
 from fleetsim.config.engine_profile import Coefficients, EstimateFields, FitError, Ranges
 from fleetsim.engine.step_time import StepTime
+from fleetsim.errors import InputError
 from fleetsim.records import replace
 
 DRAWS = 400
@@ -80,7 +81,8 @@ def fit(
     h is 0 unless g is 0 too and h predicts unseen loads clearly better: c added to all slopes of f and taken from both
     g and h changes no prediction, so one of the two can always be 0.
     """
-    require(observations, prior)
+    if wrong := lacking(observations, prior):
+        raise InputError(wrong)
     o = observations if prior is None else _joined(observations, prior.observations)
     sizes = tuple(float(s) for s in sorted(set(graph_sizes)))
     tokens, beyond = _shaping(o, observations)
@@ -138,13 +140,23 @@ def _with_prior(w: Weights, prior: Prior | None) -> Weights:
 def _model(o: Observations, rows: Array, basis: Basis, w: Weights, groups: _Groups) -> _Model:
     grams = sum_up(rows / w.scale_s[:, None], o.seconds / w.scale_s, w.unit, w.row, w.load, w.weight)
     fold = folds(held_by(o, w.unit, len(w.load)), w.load)
-    thin = basis.merged(_every_other(len(basis.knots)))
+    # With as many bends as batch sizes were measured, f alone could explain whatever else grows with them. What half of
+    # the bends, the outer two among them, cannot explain counts as told; which bends stay is chosen later.
+    half = np.arange(len(basis.knots)) % 2 == 0
+    half[-1:] = True
+    thin = basis.merged(half)
     free, assumed = separable(thin.T @ grams.total()[0] @ thin)
-    model = _chosen(rows, basis, grams, fold, free, groups, assumed)
+
+    def chosen(free: NDArray[np.bool_]) -> _Model:
+        choice = choose(grams, basis, free, fold, *groups)
+        c = _solved(grams, basis, choice.keep, free)
+        return _Model(rows, basis, grams, fold, free, groups[0], choice, c, assumed)
+
+    model = chosen(free)
     if free[SEQ] and model.c[len(model.c) - len(LINEAR) + SEQ] == 0.0:
         other = free.copy()
         other[SEQ], other[PREFILL] = False, True
-        dearer = _chosen(rows, basis, grams, fold, other, groups, assumed)
+        dearer = chosen(other)
         if _clearly_better(dearer, model):
             return dearer
     return model
@@ -154,31 +166,6 @@ def _clearly_better(a: _Model, b: _Model) -> bool:
     """Whether a predicts unseen measurements better than b by more than a standard error of the difference."""
     better = (b.choice.errors - a.choice.errors)[a.measured]
     return bool(better.mean() > better.std() / np.sqrt(len(better)) + NEGLIGIBLE)
-
-
-def _every_other(knots: int) -> NDArray[np.bool_]:
-    """Half of the knots, the outer two among them.
-
-    With as many bends as batch sizes were measured, f alone could explain whatever else grows with them. What half of
-    the bends cannot explain counts as told; which bends stay is chosen later.
-    """
-    keep: NDArray[np.bool_] = np.arange(knots) % 2 == 0
-    keep[-1:] = True
-    return keep
-
-
-def _chosen(
-    rows: Array,
-    basis: Basis,
-    grams: Grams,
-    fold: NDArray[np.int64],
-    free: NDArray[np.bool_],
-    groups: _Groups,
-    assumed: tuple[str, ...],
-) -> _Model:
-    choice = choose(grams, basis, free, fold, *groups)
-    c = _solved(grams, basis, choice.keep, free)
-    return _Model(rows, basis, grams, fold, free, groups[0], choice, c, assumed)
 
 
 def _solved(grams: Grams, basis: Basis, keep: NDArray[np.bool_], free: NDArray[np.bool_]) -> Array:
@@ -199,8 +186,9 @@ def _fit_of(model: _Model, o: Observations, w: Weights, prior: Prior | None, see
     overhead = linear.pop(LINEAR[OVERHEAD])
     assumed = model.assumed + _lost(model, o, w)
     if prior is not None:
-        free = with_curve(model.free, len(model.c))
-        assumed += resting_on(prior, *_information(model), basis, free, model.c)
+        kept = model.grams.merged(model.basis.merged(model.choice.keep))
+        data, added = (kept.total(kept.weight * here)[0] for here in (model.measured, ~model.measured))
+        assumed += resting_on(prior, data, added, basis, with_curve(model.free, len(model.c)), model.c)
     return Fit(
         step_time=StepTime(
             tuple(tokens.tolist()),
@@ -252,18 +240,9 @@ def _estimates(model: _Model, tokens: Array, middle: Array, prior: Prior | None,
     ]
 
 
-def _information(model: _Model) -> tuple[Array, Array]:
-    """Weighted X'X of the measurements and of the prior, for the chosen knots."""
-    small = model.grams.merged(model.basis.merged(model.choice.keep))
-    return (
-        small.total(np.where(model.measured, small.weight, 0.0))[0],
-        small.total(np.where(model.measured, 0.0, small.weight))[0],
-    )
-
-
 def _lost(model: _Model, o: Observations, w: Weights) -> tuple[str, ...]:
     """Says so where what was left out took noticeable time: whatever caused it may come again."""
-    out = w.left_out[: len(o)]
+    out = w.row[: len(o)] == 0.0
     expected = model.rows[: len(o)][out] @ model.basis.merged(model.choice.keep) @ model.c
     share = float(np.sum(o.seconds[out] - expected) / np.sum(o.seconds))
     if share < LOST:

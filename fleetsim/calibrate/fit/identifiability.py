@@ -20,7 +20,7 @@ from fleetsim.calibrate.fit.design import (
     solve,
     sum_up,
 )
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import Problem
 
 # --- Which durations count, and how much. Hiccups are left out; loads count alike, but one that is known badly less.
 # Three things spoil durations.
@@ -52,11 +52,6 @@ class Weights(Struct, frozen=True):
     unit: NDArray[np.int64]
     load: NDArray[np.int64]
     weight: Array
-
-    @property
-    def left_out(self) -> NDArray[np.bool_]:
-        """Observations that do not count at all, shape (observations,)."""
-        return np.asarray(self.row == 0.0)
 
 
 def weigh(o: Observations, rows: Array) -> Weights:
@@ -150,8 +145,8 @@ class Prior(Struct, frozen=True):
     source: str = "a prior"
 
 
-def require(o: Observations, prior: Prior | None) -> None:
-    """Raises InputError, saying all that is missing, unless observations and prior can tell the coefficients."""
+def lacking(o: Observations, prior: Prior | None) -> list[Problem]:
+    """All that is missing for observations and prior to tell the coefficients; nothing where they can."""
     wrong = []
     if prior is not None and not (0.0 < prior.relative_sigma < np.inf and len(prior.observations)):
         value = (prior.relative_sigma, len(prior.observations))
@@ -164,8 +159,7 @@ def require(o: Observations, prior: Prior | None) -> None:
         wrong = _missing(o)
     if not wrong and not len(o):
         wrong = [Problem("observations", "none", "must be at least one duration", "measure, or use the prior as it is")]
-    if wrong:
-        raise InputError(wrong)
+    return wrong
 
 
 def _sound(o: Observations) -> bool:

@@ -155,7 +155,8 @@ def draws(
     total = xx.sum(axis=0)
     active = np.flatnonzero(free & (c > 0))
     residual = _jackknifed(xy - xx @ c, xx, total, active)
-    factor = _student(int(measured.sum()) - len(active))
+    # how much wider a 95 % interval is with Student's t than with a normal law
+    factor = student_quantile(max(2, int(measured.sum()) - len(active)), 0.975) / 1.959964
     moved = np.where(measured, factor, 0.0)
     right = (
         total @ c
@@ -180,11 +181,6 @@ def _jackknifed(scores: Array, xx: Array, total: Array, active: NDArray[np.intp]
     grown = np.einsum("lij,lj->li", vectors, turned / (1.0 - np.clip(share, 0.0, LEVERAGE)))
     out[:, active] = grown @ root.T * length
     return out
-
-
-def _student(degrees: int) -> float:
-    """How much wider a 95 % interval is with Student's t than with a normal law."""
-    return student_quantile(max(2, degrees), 0.975) / 1.959964
 
 
 def interval(values: Array, middle: Array) -> tuple[Array, Array]:

@@ -26,6 +26,7 @@ PATIENCE = 5  # answers of 429 that one request sits out
 LONGEST_WAIT_S = 30.0
 IDLE_S = 2.0  # until an idle connection is given up; servers do so after 5 s (uvicorn), and a request then is lost
 MAX_BODY = 64 << 20
+STREAMS = ("text/event-stream", "application/octet-stream")
 
 
 def address_of(url: str) -> str:
@@ -178,7 +179,10 @@ class Client:
                     elif response.status == 401 and self.key.use_spare():
                         pass
                     else:
-                        await self._raise_for(response)
+                        kind = response.content_type
+                        if response.status != 200 or kind not in STREAMS:
+                            text = "" if response.status == 200 else await _text(response)
+                            raise self.failure(response.status, kind, text[:2000])
                         yield self._bytes(response)
                         return
             except _StaleError:
@@ -239,12 +243,6 @@ class Client:
 
     def _hangs(self, seconds: float) -> str:
         return f"{self.root}: no answer for {seconds:g} s; is the server alive, and not paused?"
-
-    async def _raise_for(self, response: aiohttp.ClientResponse) -> None:
-        if response.status == 200 and response.content_type in ("text/event-stream", "application/octet-stream"):
-            return
-        text = (await _text(response))[:2000] if response.status != 200 else ""
-        raise self.failure(response.status, response.content_type, text)
 
     def failure(self, status: int, content_type: str, text: str) -> OutsideError:
         """The error for an answer that is none, with its remedy."""

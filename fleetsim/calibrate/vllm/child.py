@@ -43,12 +43,6 @@ def main(spec: dict[str, Any], began: float) -> int:
     return LOST if measure(engine, loads, writer, budget_s=left_s, done=done, sync=sync).lost else 0
 
 
-def _die_with_parent() -> None:
-    """Linux: a signal when the parent is gone, however it went. Elsewhere the parent's own clean-up has to do."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
-
-
 def _stop(number: int, frame: object) -> None:
     """Unwinds, so that rows not yet written are written."""
     raise SystemExit(STOPPED)
@@ -57,7 +51,8 @@ def _stop(number: int, frame: object) -> None:
 if __name__ == "__main__":
     started = perf_counter()
     signal.signal(signal.SIGTERM, _stop)
-    _die_with_parent()
+    if sys.platform == "linux":  # a signal when the parent is gone; elsewhere the parent's own clean-up has to do
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
     try:
         code = main(json.loads(Path(sys.argv[1]).read_text()), started)
     except SystemExit as stop:
