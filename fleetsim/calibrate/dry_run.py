@@ -99,15 +99,13 @@ class _PlannedEngine:
         self.limits = Limits(
             limits.max_num_seqs, limits.max_num_batched_tokens, min(longest, most), limits.kv_blocks, limits.block_size
         )
+        self.start: dict[str, Any] = {}
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.loads: Counter[str] = Counter()
         self._step_time, self._now = step_time, 0.0
 
     def now(self) -> float:
         return self._now
-
-    def start_record(self) -> dict[str, Any]:
-        return {}
 
     def run(self, load: Load, deadline_s: float) -> Ran:
         counts, held = decoding(load, self.limits)

@@ -23,21 +23,17 @@ import os
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct, ValidationError, convert, defstruct
 from numpy.typing import NDArray
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.files import reason, unwritten, whole
 from fleetsim.json_text import from_json
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 # One row per engine iteration.
 COLUMNS = (
@@ -64,6 +60,7 @@ COLUMNS = (
     "blk",  # KV blocks in use after schedule(), -1 where unknown
     "dr",  # tokens drafted for the decodes, which are verified here
 )
+NEEDED = frozenset({"s", "ds", "du", "dv", "dt", "nd"})  # others may be missing
 REQUEST_COLUMNS = ("submit", "first", "finish", "n", "pre", "P", "want")  # one row per request, see Segment
 FITTED: tuple[Literal["decode", "prefill", "mixed"], ...] = ("decode", "prefill", "mixed")
 MAX_BYTES = 2 * 2**30
@@ -234,7 +231,7 @@ def raw_of(records: list[dict[str, Any]], damaged: int = 0) -> Raw:
     ids: dict[tuple[Any, ...], int] = {}
     phases: list[str] = []
     labels: list[dict[str, Any]] = []
-    parts: list[tuple[int, dict[str, list[int]]]] = []
+    tables, owners = [np.empty((len(COLUMNS), 0), np.int64)], [0]
     segments: list[Segment] = []
     obs: list[dict[str, Any]] = []
     session = 0
@@ -243,33 +240,30 @@ def raw_of(records: list[dict[str, Any]], damaged: int = 0) -> Raw:
         key = (session, record.get("ph"), record.get("seg"))
         if key not in ids:
             ids[key] = len(ids)
-            phases.append(_phase(record))
-            labels.append(_label(record))
+            phases.append(str(record.get("ph", "")))
+            labels.append(dict(record.get("lab") or {}))
         return ids[key]
 
     for record in records:
         kind = record.get("t")
         if kind == "start":
             session += 1  # segments count anew in every engine
-        elif kind == "it" and _even(record.get("c"), COLUMNS[:5] + COLUMNS[7:8]):
-            parts.append((id_of(record), dict(record["c"])))
         elif kind == "it":
-            damaged += 1
+            try:
+                tables.append(_table(record["c"]))
+                owners.append(id_of(record))
+            except (KeyError, TypeError, ValueError, OverflowError):
+                damaged += 1
         elif kind == "seg":
-            cut, requests = bool(record.get("cut")), record.get("req")
-            segments.append(Segment(id_of(record), _phase(record), _label(record), cut, requests, record))
+            at, cut, requests = id_of(record), bool(record.get("cut")), record.get("req")
+            segments.append(Segment(at, phases[at], labels[at], cut, requests, record))
         elif kind == "obs":
             obs.append({**record, "id": id_of(record)})
-    size = [len(c["dt"]) for _, c in parts]
-    table = {
-        name: np.array([v for n, (_, c) in zip(size, parts, strict=True) for v in (c.get(name) or [0] * n)], np.int64)
-        for name in COLUMNS
-    }
     return Raw(
         meta=next((r for r in records if r.get("t") == "meta"), {}),
         starts=tuple(r for r in records if r.get("t") == "start"),
-        columns=table,
-        segment=np.repeat(np.array([i for i, _ in parts], np.int32), np.array(size, np.int64)),
+        columns=dict(zip(COLUMNS, np.concatenate(tables, axis=1), strict=True)),
+        segment=np.repeat(np.array(owners, np.int32), [table.shape[1] for table in tables]),
         phase_of=tuple(phases),
         label_of=tuple(labels),
         segments=tuple(segments),
@@ -279,22 +273,13 @@ def raw_of(records: list[dict[str, Any]], damaged: int = 0) -> Raw:
     )
 
 
-def _phase(record: dict[str, Any]) -> str:
-    return str(record.get("ph", ""))
-
-
-def _label(record: dict[str, Any]) -> dict[str, Any]:
-    return dict(record.get("lab") or {})
-
-
-def _even(columns: Any, needed: tuple[str, ...]) -> bool:
-    """Whether what iterations need is there, and all of one length."""
-    if not isinstance(columns, dict) or any(not isinstance(columns.get(name), list) for name in needed):
-        return False
-    others = (columns.get(name) or [] for name in COLUMNS)  # those that may be missing
-    return (
-        all(isinstance(v, list) for v in others) and len({len(v) for v in columns.values() if isinstance(v, list)}) == 1
-    )
+def _table(columns: Mapping[str, Any]) -> NDArray[np.int64]:
+    """The iterations of a record, shape (len(COLUMNS), iterations); what may be missing is 0. Raises KeyError,
+    TypeError or ValueError where what iterations need is missing, or not all is of one length."""
+    n = len(columns["dt"])
+    return np.array(
+        [columns[name] if name in NEEDED else columns.get(name) or [0] * n for name in COLUMNS], np.int64
+    ).reshape(len(COLUMNS), n)
 
 
 # --- What a record must look like. A file may have been cut, merged or edited on its way from the GPU box: a record
@@ -306,39 +291,33 @@ MOST_ITERATION_US, MOST_TOKENS, MOST_PAIRS, MOST_US = 10**10, 10**9, 10**18, 10*
 
 def _well_formed(record: Mapping[str, Any]) -> bool:
     """Whether a record has what its kind ("t") needs, in the right types and within reach."""
-    form = _forms().get(str(record.get("t")))
+    form = FORMS.get(str(record.get("t")))
+    if form is None:
+        return True
     try:
-        _ = form and form.model_validate(record)
-    except ValueError:
+        convert(record, form)
+    except ValidationError:
         return False
-    return all(
-        len({len(v) for v in table.values() if isinstance(v, list)}) <= 1
-        for table in (record.get("c"), record.get("req"))
-        if form and isinstance(table, dict)
-    )
+    tables = (record.get("c"), record.get("req"))
+    return all(len({len(v) for v in t.values() if isinstance(v, list)}) <= 1 for t in tables if isinstance(t, dict))
 
 
-def _form(fields: Mapping[str, Any]) -> type[BaseModel]:
+def _form(fields: Mapping[str, Any]) -> type[Struct]:
     """An object whose values, where they are given, are of these types; a name may be several. Other keys are free."""
-    from pydantic import ConfigDict, create_model
-
     kinds = {names: _form(kind) if isinstance(kind, dict) else kind for names, kind in fields.items()}
-    known: dict[str, Any] = {name: (kind | None, None) for names, kind in kinds.items() for name in names.split()}
-    return create_model("Form", __config__=ConfigDict(strict=True), **known)
+    return defstruct("Form", [(name, kind | None, None) for names, kind in kinds.items() for name in names.split()])
 
 
-@cache
-def _forms() -> Mapping[str, type[BaseModel]]:
+def _forms() -> dict[str, type[Struct]]:
     """By kind of record."""
-    from pydantic import Field
 
     def column(low: int, high: int, kind: type = int) -> Any:
         """Numbers between two; a single one counts as a list."""
-        number = Annotated[kind, Field(ge=low, le=high)]
+        number = Annotated[kind, Meta(ge=low, le=high)]
         return number | list[number]
 
-    text, count = Annotated[str, Field(max_length=9_999)], Annotated[int, Field(ge=0, le=MOST_TOKENS)]
-    seconds, large = Annotated[float, Field(ge=0, le=1e9)], Annotated[int, Field(ge=0, le=10**15)]
+    text, count = Annotated[str, Meta(max_length=9_999)], Annotated[int, Meta(ge=0, le=MOST_TOKENS)]
+    seconds, large = Annotated[float, Meta(ge=0, le=1e9)], Annotated[int, Meta(ge=0, le=10**15)]
     tokens, times, whatever = column(-1, MOST_TOKENS), column(-1, MOST_US), dict[str, Any]
     label = {"G P groups slots budget pool_blocks tokens": count, "length_scale": seconds}
     segment = {"ph": text, "seg": text | int, "lab": label}
@@ -379,3 +358,6 @@ def _forms() -> Mapping[str, type[BaseModel]]:
         "phase": {"ph": text, "res": {"weights": whatever}},
     }
     return {kind: _form(fields) for kind, fields in forms.items()}
+
+
+FORMS = _forms()

@@ -44,18 +44,20 @@ class LoadRefusedError(OutsideError):
 class Engine(Protocol):
     """An engine that runs loads and writes what happened.
 
-    limits: as the engine came up. now: seconds of a clock that only goes forward; deadlines are on it.
+    limits: as the engine came up. start: the fields of its `start` record (fleetsim.calibrate.engine_facts reads it).
+    now: seconds of a clock that only goes forward; deadlines are on it.
     """
 
     @property
     def limits(self) -> Limits:
         """What bounds its loads."""
 
+    @property
+    def start(self) -> dict[str, Any]:
+        """What it says of itself."""
+
     def now(self) -> float:
         """Seconds on the engine's clock."""
-
-    def start_record(self) -> dict[str, Any]:
-        """The fields of its `start` record (fleetsim.calibrate.engine_facts reads it)."""
 
     def run(self, load: Load, deadline_s: float) -> Ran:
         """Runs a load from an empty engine to its end, writing its `it` records and its `seg` record (raw.py).
@@ -95,7 +97,7 @@ def measure(
     sync_s = min(SYNC_S, budget_s / 5) if sync else 0.0
     budget_s -= sync_s
     deadline = begin + budget_s
-    writer.put("start", **engine.start_record())
+    writer.put("start", **engine.start)
     pace = LoadPace(engine.limits)
     todo = [load for load in loads if load.key not in done]
     required = sum(not load.optional for load in todo)

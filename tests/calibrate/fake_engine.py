@@ -58,7 +58,8 @@ class FakeEngine:
     def now(self) -> float:
         return self.clock
 
-    def start_record(self) -> dict[str, Any]:
+    @property
+    def start(self) -> dict[str, Any]:
         return {
             "kind": "inproc",
             "engine": "vllm",

@@ -117,7 +117,7 @@ def of_client(overhead_s: float, unended: int = 0) -> list[dict[str, Any]]:
 
 
 def start() -> dict[str, Any]:
-    return FakeEngine.start_record(FakeEngine(None))  # type: ignore[arg-type] - it writes nothing
+    return FakeEngine(None).start  # type: ignore[arg-type] - it writes nothing
 
 
 def test_a_clients_overhead_is_added_to_the_prediction() -> None:

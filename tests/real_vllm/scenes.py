@@ -39,7 +39,7 @@ def main(model: str, raw: str) -> None:
     assert child.main(refused, perf_counter()) == child.NOT_STARTED
     writer = RawWriter(raw)
     engine = vllm_engine.start({"model": model, **ENGINE}, writer)
-    writer.put("start", **engine.start_record())
+    writer.put("start", **engine.start)
     for load in (SIBLINGS, NOT_READ, PREEMPTED, CHUNKS, CONTEXTS, SLOTS, LATER):
         engine.run(load, engine.now() + 60.0)
     engine.run(CUT, engine.now() + 0.3)

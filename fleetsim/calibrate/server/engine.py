@@ -172,10 +172,6 @@ class ServerEngine(Struct):
         """Seconds on the player's clock."""
         return self.player.now()
 
-    def start_record(self) -> dict[str, Any]:
-        """What the server says of itself."""
-        return self.start
-
     def note(self, text: str) -> None:
         """Writes a note into the records."""
         self.writer.put("note", note=text)

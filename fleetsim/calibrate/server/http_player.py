@@ -181,20 +181,17 @@ class EventReader(Struct):
         *whole, self.rest = (self.rest + data).replace(b"\r\n", b"\n").split(b"\n\n")
         if len(self.rest) > 1 << 22:
             raise BrokenStreamError("4 MiB without the end of an event")
-        return [e for e in map(_data_of, whole) if e is not None]
-
-
-def _data_of(event: bytes) -> str | None:
-    lines = event.strip(b"\n").split(b"\n")
-    data = [line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")]
-    if not data:
-        if any(line and not line.startswith((b":", b"event:", b"id:", b"retry:")) for line in lines):
-            raise BrokenStreamError(f"no server-sent event: {event[:60]!r}")
-        return None
-    try:
-        return b"\n".join(data).decode()
-    except UnicodeDecodeError:
-        raise BrokenStreamError(f"an event that is not UTF-8: {event[:60]!r}") from None
+        found = []
+        for event in whole:
+            lines = [line for line in event.split(b"\n") if line]
+            told = [line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")]
+            if not told and not all(line.startswith((b":", b"event:", b"id:", b"retry:")) for line in lines):
+                raise BrokenStreamError(f"no server-sent event: {event[:60]!r}")
+            try:
+                found += [b"\n".join(told).decode()] if told else []
+            except UnicodeDecodeError:
+                raise BrokenStreamError(f"an event that is not UTF-8: {event[:60]!r}") from None
+        return found
 
 
 class _Details(Struct):

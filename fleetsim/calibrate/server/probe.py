@@ -145,14 +145,11 @@ class _Arrivals(Struct):
     """When something came, while a play runs."""
 
     player: HttpPlayer
-    first_s: float = -1.0
     last_s: float = -1.0
     came: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __call__(self) -> None:
         self.last_s = self.player.now()
-        if self.first_s < 0:
-            self.first_s = self.last_s
         self.came.set()
 
 

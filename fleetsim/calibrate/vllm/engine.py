@@ -26,15 +26,13 @@ SLOT_NAMES = ("max_num_running_reqs", "max_num_active_reqs")  # 0.32 counts admi
 
 
 class VllmEngine(Struct):
-    """A started engine. took: seconds of its start, for the records. forging: whether contexts can be put into the
-    prefix cache without computing them."""
+    """A started engine. start: the fields of its `start` record. forging: whether contexts can be put into the prefix
+    cache without computing them."""
 
     llm: Any
     core: Any
     writer: RawWriter
-    args: dict[str, Any]
-    took: dict[str, float]
-    environment: dict[str, str]
+    start: dict[str, Any]
     limits: Limits
     recorder: Recorder
     vocabulary: int
@@ -48,12 +46,6 @@ class VllmEngine(Struct):
     def now(self) -> float:
         """Seconds on the clock of this process."""
         return perf_counter()
-
-    def start_record(self) -> dict[str, Any]:
-        """What the engine says of itself."""
-        return description.published(
-            {**description.facts(self.llm, self.core), **self.took}, self.args, self.environment
-        )
 
     def run(self, load: Load, deadline_s: float) -> Ran:
         """Runs one load and records it. Raises EngineLostError where the engine cannot go on."""
@@ -253,5 +245,6 @@ def start(args: Mapping[str, Any], writer: RawWriter) -> VllmEngine:
         block_size=config.cache_config.block_size,
     )
     took = {"import_s": round(imported - begin, 2), "init_s": round(up - imported, 2)}
+    said = description.published({**description.facts(llm, core), **took}, args, environment)
     vocabulary = config.model_config.get_vocab_size()
-    return VllmEngine(llm, core, writer, args, took, environment, limits, Recorder(scheduler, writer), vocabulary)
+    return VllmEngine(llm, core, writer, said, limits, Recorder(scheduler, writer), vocabulary)
