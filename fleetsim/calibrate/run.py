@@ -76,7 +76,14 @@ def _measured(asked: Calibrate, tell: Tell) -> Calibrated:
     try:
         notes: tuple[str, ...] = ()
         if asked.source == "server":
-            from fleetsim.calibrate.server import measure_server
+            try:
+                import aiohttp  # noqa: F401 - measuring a server needs both, this is where it is said how to get them
+                import prometheus_client  # noqa: F401
+            except ImportError as error:
+                raise OutsideError(
+                    f"measuring a server needs {error.name}, which is not installed; pip install 'fleetsim[server]'"
+                ) from None
+            from fleetsim.calibrate.server.measure import measure_server
 
             with closing(RawWriter(places.raw)) as writer:
                 measure_server(asked, writer, done=done, tell=tell)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import ipaddress
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import AF_INET6, SHUT_RDWR
@@ -58,54 +58,48 @@ def families(status: Status) -> Iterator[Metric]:
     """The metrics of one status; those that are not known are not there. Needs prometheus_client."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-    def gauge(name: str, doc: str, value: float | None) -> Iterator[Metric]:
-        if value is not None:
-            yield GaugeMetricFamily(f"fleetsim_{name}", doc, value=float(value))
+    def gauges(*rows: tuple[str, str, float | None]) -> Iterator[Metric]:
+        for name, doc, value in rows:
+            if value is not None:
+                yield GaugeMetricFamily(f"fleetsim_{name}", doc, value=float(value))
+
+    def filled(family: GaugeMetricFamily | CounterMetricFamily, values: Mapping[str, float]) -> Metric:
+        for label, value in values.items():
+            family.add_metric([label], float(value))
+        return family
 
     look = status.look
-    yield from gauge("up", "1 if the last evaluation succeeded", status.up)
-    yield from gauge(
-        "last_success_timestamp_seconds", "unix time of the last evaluation that succeeded", status.last_success_s
+    yield from gauges(
+        ("up", "1 if the last evaluation succeeded", status.up),
+        ("last_success_timestamp_seconds", "unix time of the last evaluation that succeeded", status.last_success_s),
+        ("data_age_seconds", "seconds since the newest sample of the fleet", status.data_age_s),
+        (
+            "recommended_instances",
+            "rollout instances to run, damped; those that hold while fleetsim_recommendation_withheld gives a reason; "
+            "absent before the first and on stale data",
+            status.recommended,
+        ),
     )
-    yield from gauge("data_age_seconds", "seconds since the newest sample of the fleet", status.data_age_s)
-    yield from gauge(
-        "recommended_instances",
-        "rollout instances to run, damped; those that hold while fleetsim_recommendation_withheld gives a reason; "
-        "absent before the first and on stale data",
-        status.recommended,
-    )
-    withheld = GaugeMetricFamily(
-        "fleetsim_recommendation_withheld", "1 for the reason why nothing new is recommended", labels=["reason"]
-    )
-    for reason in REASONS:
-        withheld.add_metric([reason], float(status.withheld == reason))
-    yield withheld
+    doc = "1 for the reason why nothing new is recommended"
+    withheld = {reason: float(status.withheld == reason) for reason in REASONS}
+    yield filled(GaugeMetricFamily("fleetsim_recommendation_withheld", doc, labels=["reason"]), withheld)
     if look is not None:
-        yield from gauge("current_instances", "rollout instances present at the end of the window", look.current)
-        yield from gauge("wanted_instances", "what the last evaluation alone asks for, not damped", look.wanted)
-        yield from gauge(
-            "observed_trainer_idle_ratio", "trainer: share of the step waiting for samples", look.observed_idle
+        yield from gauges(
+            ("current_instances", "rollout instances present at the end of the window", look.current),
+            ("wanted_instances", "what the last evaluation alone asks for, not damped", look.wanted),
+            ("observed_trainer_idle_ratio", "trainer: share of the step waiting for samples", look.observed_idle),
+            ("predicted_trainer_idle_ratio", "the same, simulated from the window's own numbers", look.predicted_idle),
+            ("model_error_ratio", "back-test of the window: largest relative error", look.model_error),
         )
-        yield from gauge(
-            "predicted_trainer_idle_ratio", "the same, simulated from the window's own numbers", look.predicted_idle
-        )
-        yield from gauge("model_error_ratio", "back-test of the window: largest relative error", look.model_error)
-        verdict = GaugeMetricFamily(
-            "fleetsim_verdict", "1 where this check of the runbook finds a fault; absent: cannot say", labels=["check"]
-        )
-        for check, fault in look.faults.items():
-            verdict.add_metric([check], float(fault))
-        yield verdict
-    evaluations = CounterMetricFamily("fleetsim_evaluations", "evaluations so far", labels=["result"])
-    for result, count in status.evaluations.items():
-        evaluations.add_metric([result], count)
-    yield evaluations
-    changes = CounterMetricFamily("fleetsim_recommendation_changes", "times that the recommendation moved")
-    changes.add_metric([], status.changes)
-    yield changes
-    build = GaugeMetricFamily("fleetsim_build_info", "1, labelled with the version", labels=["version"])
-    build.add_metric([fleetsim.__version__], 1.0)
-    yield build
+        doc = "1 where this check of the runbook finds a fault; absent: cannot say"
+        yield filled(GaugeMetricFamily("fleetsim_verdict", doc, labels=["check"]), look.faults)
+    yield filled(
+        CounterMetricFamily("fleetsim_evaluations", "evaluations so far", labels=["result"]), status.evaluations
+    )
+    doc = "times that the recommendation moved"
+    yield CounterMetricFamily("fleetsim_recommendation_changes", doc, value=status.changes)
+    doc = "1, labelled with the version"
+    yield filled(GaugeMetricFamily("fleetsim_build_info", doc, labels=["version"]), {fleetsim.__version__: 1.0})
 
 
 class _Handler(BaseHTTPRequestHandler):

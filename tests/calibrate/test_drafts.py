@@ -13,7 +13,7 @@ from fleetsim.calibrate.build import build_profile
 from fleetsim.calibrate.engine_facts import DraftCounts, counts_in, measured_drafts
 from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, records_of
-from fleetsim.calibrate.server import measure_server
+from fleetsim.calibrate.server.measure import measure_server
 from fleetsim.calibrate.server.metrics import gauges_of
 from fleetsim.engine import StepTime
 from fleetsim.sim.engines import step_time_of

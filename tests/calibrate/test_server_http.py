@@ -21,8 +21,8 @@ from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.engine_facts import facts_of
 from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, records_of
-from fleetsim.calibrate.server import measure_server
 from fleetsim.calibrate.server.engine import STRETCH
+from fleetsim.calibrate.server.measure import measure_server
 from fleetsim.engine import EngineLimits
 from fleetsim.errors import FleetsimError, InputError, OutsideError
 from tests.calibrate.fake_scheduler import LIMITS, Scheduler

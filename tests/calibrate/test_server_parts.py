@@ -283,8 +283,6 @@ def test_prompts_by_key() -> None:
 
 
 def test_the_entry_imports_no_http_library_until_it_measures() -> None:
-    code = (
-        "import sys, fleetsim.calibrate.server; print([m for m in ('aiohttp', 'numba', 'scipy') if m in sys.modules])"
-    )
+    code = "import sys, fleetsim.calibrate.run; print([m for m in ('aiohttp', 'numba', 'scipy') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"

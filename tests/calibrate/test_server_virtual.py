@@ -15,7 +15,7 @@ from fleetsim.calibrate.loads import Limits, key_of
 from fleetsim.calibrate.order import loads_in_turn
 from fleetsim.calibrate.raw import Raw, RawWriter, read_raw
 from fleetsim.calibrate.server.engine import ServerEngine
-from fleetsim.calibrate.server.probe import budget_of, slots_of
+from fleetsim.calibrate.server.measure import budget_of, slots_of
 from fleetsim.calibrate.session import measure
 from fleetsim.engine import EngineLimits, StepTime
 from tests.calibrate.fake_scheduler import LIMITS, TRUTH, Scheduler, VirtualPlayer

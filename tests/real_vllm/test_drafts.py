@@ -18,7 +18,7 @@ from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.engine_facts import counts_in, measured_drafts
 from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.raw import RawWriter, read_raw
-from fleetsim.calibrate.server import measure_server
+from fleetsim.calibrate.server.measure import measure_server
 from tests.real_vllm.serving import DRAFTED as K
 from tests.real_vllm.serving import Serving
 

@@ -16,7 +16,7 @@ from fleetsim.calibrate.engine_facts import facts_of
 from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.loads import key_of
 from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, read_raw, records_of
-from fleetsim.calibrate.server import measure_server
+from fleetsim.calibrate.server.measure import measure_server
 from tests.real_vllm.attempts import LIMIT, shown_bias
 from tests.real_vllm.serving import BLOCK, SLOTS
 
@@ -68,12 +68,14 @@ def is_whole(raw: Raw) -> bool:
 
 def test_the_server_says_what_it_is(measured: Raw) -> None:
     facts = facts_of(measured)
-    assert (facts.engine, facts.version, facts.model, facts.tp) == ("vllm", "0.32.0", "tiny", 1)
-    assert (facts.max_num_seqs, facts.max_num_batched_tokens, facts.block_size) == (SLOTS, 2048, BLOCK)
-    assert facts.kv_blocks == 2**30 // (BLOCK * 2 * 2 * 2 * 32 * 2) - 1  # layers, k and v, heads, size, bytes
-    assert (facts.max_model_len, facts.prefix_caching, facts.dtype) == (2048, True, "bfloat16")
+    p, limits = facts.provenance, facts.limits
+    assert (p.engine, p.engine_version, p.model, p.tp) == ("vllm", "0.32.0", "tiny", 1)
+    assert (limits.max_num_seqs, limits.max_num_batched_tokens, limits.block_size) == (SLOTS, 2048, BLOCK)
+    assert limits.kv_blocks == 2**30 // (BLOCK * 2 * 2 * 2 * 32 * 2) - 1  # layers, k and v, heads, size, bytes
+    assert measured.starts[0]["model"]["max_model_len"] == 2048
+    assert (facts.prefix_caching, p.dtype) == (True, "bfloat16")
     assert facts.graph_sizes == ()
-    assert not facts.unknown
+    assert not p.assumed
     way = measured.starts[0]["client"]
     assert way["prompts"] == "token_ids"
     assert way["counted_by"] == "usage"
