@@ -32,17 +32,13 @@ def facts_of(raw: Raw) -> EngineFacts:
     start = raw.starts[-1]
     cache, sched, comp = (start.get(k) or {} for k in ("cache", "sched", "comp"))
     model, gpu, args = (start.get(k) or {} for k in ("model", "gpu", "engine_args"))
-    needed = (
-        (cache, "cache", ("num_gpu_blocks", "block_size")),
-        (sched, "sched", ("max_num_seqs", "max_num_batched_tokens")),
-    )
+    needed = {"cache": ("num_gpu_blocks", "block_size"), "sched": ("max_num_seqs", "max_num_batched_tokens")}
+    remedy = "measure again: the engine's limits were not recorded"
     problems = [
-        Problem(
-            f"start.{part}.{name}", value, "an integer >= 1", "measure again: the engine's limits were not recorded"
-        )
-        for source, part, names in needed
+        Problem(f"start.{part}.{name}", value, "an integer >= 1", remedy)
+        for part, names in needed.items()
         for name in names
-        if isinstance(value := source.get(name), bool) or not isinstance(value, int) or value < 1
+        if isinstance(value := (start.get(part) or {}).get(name), bool) or not isinstance(value, int) or value < 1
     ]
     if problems:
         raise InputError(problems)

@@ -138,13 +138,8 @@ class Basis(Struct, frozen=True):
 
     def curve(self, n: Array) -> Array:
         """Columns of f at n tokens, shape (len(n), 1 + pieces); beyond the last knot the last piece goes on."""
-        x = padded(n, self.pad_to)
-        columns = np.empty((len(x), len(self.knots)))
-        columns[:, 0] = 1.0
-        for i in range(self.pieces):
-            low, high = self.knots[i], self.knots[i + 1]
-            columns[:, i + 1] = np.clip(x, low, high if i + 1 < self.pieces else np.inf) - low
-        return columns
+        low, high = self.knots[:-1], np.array([*self.knots[1:-1], np.inf][: self.pieces])
+        return np.column_stack([np.ones(len(n)), np.clip(padded(n, self.pad_to)[:, None], low, high) - low])
 
     def rows(self, o: Observations) -> Array:
         """One row per observation, shape (observations, 1 + pieces + len(LINEAR)), in seconds per coefficient."""

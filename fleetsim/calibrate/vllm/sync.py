@@ -2,15 +2,13 @@
 
 Everything goes through vLLM's own interface: `pause_scheduler(mode="keep")` and `resume_scheduler()`, the model's
 `load_weights` (tensors as a trainer sends them, by their checkpoint names), the runner's `reload_weights`. A broadcast
-is torch.distributed's, in two processes: `python -m fleetsim.calibrate.vllm.sync RANK STORE BACKEND` is one of them.
+is torch.distributed's, in two processes.
 """
 
 from __future__ import annotations
 
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from time import perf_counter
@@ -278,37 +276,32 @@ LONGEST_S = 60.0
 def broadcast_rate(backend: str | None = None) -> float | None:
     """Bytes per second between the first two GPUs, None where there are not two. backend: gloo measures host memory.
 
-    Raises RuntimeError where it fails or hangs.
+    Raises what torch raises where it fails, RuntimeError where it hangs.
     """
     import torch
+    from torch import multiprocessing
 
     if backend is None:
         if torch.cuda.device_count() < 2:
             return None
         backend = "nccl"
+    rate, until = multiprocessing.get_context("spawn").Value("d", 0.0), perf_counter() + LONGEST_S
     with tempfile.TemporaryDirectory() as folder:
-        command, store = [sys.executable, "-m", "fleetsim.calibrate.vllm.sync"], os.path.join(folder, "store")
-        processes = [
-            subprocess.Popen(
-                [*command, rank, store, backend], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
-            for rank in "01"
-        ]
+        store = os.path.join(folder, "store")
+        running = multiprocessing.spawn(_broadcast, (store, backend, rate), nprocs=2, join=False)
         try:
-            said = [process.communicate(timeout=LONGEST_S) for process in processes]
-        except subprocess.TimeoutExpired:
-            raise RuntimeError(f"broadcast took longer than {LONGEST_S:g} s") from None
+            while not running.join(max(0.0, until - perf_counter())):
+                if perf_counter() > until:
+                    raise RuntimeError(f"broadcast took longer than {LONGEST_S:g} s")
         finally:
-            for process in processes:
+            for process in running.processes:
                 process.kill()
-                process.wait()
-    if any(process.returncode for process in processes):
-        raise RuntimeError(f"broadcast failed: {' '.join(error.strip()[-200:] for _, error in said)}")
-    return float(said[0][0].split()[-1])
+                process.join()
+    return float(rate.value)
 
 
-def _broadcast(rank: int, store: str, backend: str) -> None:
-    """One of the two processes. Rank 0 prints bytes per second."""
+def _broadcast(rank: int, store: str, backend: str, rate: Any) -> None:
+    """One of the two processes. rate: takes rank 0's bytes per second."""
     import torch
     from torch import distributed
 
@@ -329,9 +322,5 @@ def _broadcast(rank: int, store: str, backend: str) -> None:
     send()  # sets up the connection
     fastest = min(send() for _ in range(BROADCASTS))
     if rank == 0:
-        print(BROADCAST_BYTES[backend] / fastest)
+        rate.value = BROADCAST_BYTES[backend] / fastest
     distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    _broadcast(int(sys.argv[1]), sys.argv[2], sys.argv[3])
