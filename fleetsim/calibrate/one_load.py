@@ -20,14 +20,8 @@ from fleetsim.records import as_dict
 from fleetsim.tell.document import Table
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from fleetsim.config.engine_profile import Profile
-    from fleetsim.engine import EngineLimits, StepTime
     from fleetsim.engine.known_error import KnownError
-
-    Lengths = NDArray[np.int64]
 
 _REQUESTS = 10
 EXAMPLE = "concurrency=64 isl=1000 osl=1000 tok_s=4100"
@@ -124,7 +118,7 @@ def seen_of(load: ClosedLoad, gpu: str, model: str, known: KnownError | None = N
     by their kind. Raises InputError as `roofline` does, and for a load that does not fit."""
     import numpy as np
 
-    from fleetsim.engine import roofline
+    from fleetsim.engine import closed_load, request_path, roofline
     from fleetsim.engine.gpus import gpu_spec
     from fleetsim.engine.known_error import domain_of, known_error, sigma_of
     from fleetsim.engine.model.names import model_shape
@@ -132,23 +126,15 @@ def seen_of(load: ClosedLoad, gpu: str, model: str, known: KnownError | None = N
     name, ranks = engine.get("engine", "vllm"), engine.get("dp", 1)
     step_time, limits = roofline(gpu, model, **engine)
     clients = -(-load.concurrency // ranks)
-    prompt, output = (np.full(_REQUESTS * clients, tokens) for tokens in (load.isl, load.osl))
-    tok_s, first_s, later_s = _seen(step_time, limits, prompt, output, clients, name)
+    n = _REQUESTS * clients
+    seen = closed_load(step_time, limits, np.full(n, load.isl), np.full(n, load.osl), clients, request_path(name))
     error = known or known_error(domain_of(gpu_spec(gpu), model_shape(model), engine.get("dtype", "auto"), name))
+    tok_s, first_s, later_s = (
+        float(x) for x in (ranks * n * load.osl / seen.finish_s.max(), seen.first_s.mean(), seen.later_s.mean())
+    )
     far = exp(1.2816 * sigma_of(FIRST_P90))
     first = Ranged(first_s, first_s / far, first_s * far)
-    rate = ranks * tok_s
-    return SeenLoad(load, Ranged(rate, *error.around(rate)), first, Ranged(later_s, *error.around(later_s)))
-
-
-def _seen(
-    step_time: StepTime, limits: EngineLimits, prompt: Lengths, output: Lengths, clients: int, engine: str
-) -> tuple[float, float, float]:
-    """Output tokens per second of all clients, mean seconds to the first token and per later one."""
-    from fleetsim.engine import closed_load, request_path
-
-    seen = closed_load(step_time, limits, prompt, output, clients, request_path(engine))
-    return float(output.sum() / seen.finish_s.max()), float(seen.first_s.mean()), float(seen.later_s.mean())
+    return SeenLoad(load, Ranged(tok_s, *error.around(tok_s)), first, Ranged(later_s, *error.around(later_s)))
 
 
 def calibrated(points: Sequence[MeasuredLoad], gpu: str, model: str, tp: int = 1, dtype: str = "auto") -> Profile:
@@ -200,12 +186,12 @@ def seen_by_clients(profile: Profile) -> tuple[ClientView, ...]:
     """Simulates 1 to 256 clients, as many as the engine's limits take at once."""
     import numpy as np
 
-    from fleetsim.engine import EngineLimits
+    from fleetsim.engine import EngineLimits, closed_load, request_path
     from fleetsim.sim.engines import step_time_as_measured
 
     held = profile.limits
     limits = EngineLimits(held.max_num_seqs, held.max_num_batched_tokens, held.kv_blocks, held.block_size)
-    step_time, engine = step_time_as_measured(profile), profile.provenance.engine
+    step_time, path = step_time_as_measured(profile), request_path(profile.provenance.engine)
     most = min(held.max_num_seqs, held.kv_blocks * held.block_size // (PROMPT_TOKENS + OUTPUT_TOKENS))
     found = []
     for clients in (n for n in COUNTS if n <= most):
@@ -214,8 +200,9 @@ def seen_by_clients(profile: Profile) -> tuple[ClientView, ...]:
             rng.integers(round(_SHORTEST * top), top + 1, size=_REQUESTS * clients)
             for top in (PROMPT_TOKENS, OUTPUT_TOKENS)
         )
-        rate, first_s, later_s = _seen(step_time, limits, prompt, output, clients, engine)
-        found.append(ClientView(clients, first_s, later_s, rate))
+        seen = closed_load(step_time, limits, prompt, output, clients, path)
+        rate = float(output.sum() / seen.finish_s.max())
+        found.append(ClientView(clients, float(seen.first_s.mean()), float(seen.later_s.mean()), rate))
     return tuple(found)
 
 
