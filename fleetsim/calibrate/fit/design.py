@@ -279,13 +279,13 @@ def factor(xx: Array) -> tuple[Array, Array]:
 
 
 def solve(xx: Array, xy: Array, free: NDArray[np.bool_] | None = None) -> Array:
-    """The non-negative c that minimises c'xx c - 2 xy c; columns that are not free stay 0."""
-    return np.asarray(solve_many(xx, xy[None], np.ones(len(xy), np.bool_) if free is None else free)[0])
+    """The non-negative c that minimises c'xx c - 2 xy c. free: which linear coefficients may be above 0, else all."""
+    return np.asarray(solve_many(xx, xy[None], np.ones(0, np.bool_) if free is None else free)[0])
 
 
 def solve_many(xx: Array, xys: Array, free: NDArray[np.bool_]) -> Array:
     """Solves for many right sides, shape (draws, columns), and one matrix."""
-    use = np.flatnonzero(free)
+    use = np.flatnonzero(with_curve(free, len(xx)))
     root, length = factor(xx[np.ix_(use, use)])
     found = np.zeros_like(xys)
     above = np.ones(len(use), np.bool_)
@@ -293,3 +293,8 @@ def solve_many(xx: Array, xys: Array, free: NDArray[np.bool_]) -> Array:
         c[use] = non_negative(root, target, above) / length
         above = c[use] > 0.0  # most likely the same ones are in the next
     return found
+
+
+def with_curve(free: NDArray[np.bool_], width: int) -> NDArray[np.bool_]:
+    """Which of `width` columns may be above 0: all of f's, and the linear ones that are free."""
+    return np.concatenate([np.ones(width - len(free), np.bool_), free])

@@ -16,7 +16,6 @@ from fleetsim.calibrate.fit.design import (
     SEQ,
     Array,
     Basis,
-    Grams,
     Observations,
     candidates,
     expanded,
@@ -25,7 +24,7 @@ from fleetsim.calibrate.fit.design import (
     sum_up,
 )
 from fleetsim.calibrate.fit.identifiability import Prior, Weights, held_by, lacking, resting_on, separable, spans, weigh
-from fleetsim.calibrate.fit.knots import NEGLIGIBLE, KnotChoice, choose, draws, fold_fits, folds, interval, with_curve
+from fleetsim.calibrate.fit.knots import NEGLIGIBLE, Candidates, KnotChoice, choose, draws, folds, interval
 from fleetsim.config.engine_profile import Coefficients, EstimateFields, FitError, Ranges
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError
@@ -34,8 +33,6 @@ from fleetsim.records import replace
 DRAWS = 400
 LOST = 0.01  # of the time: outliers that took more are told
 SLACK = 0.1  # of a prior's spread: a curve this near to it is as good as the prior itself
-
-_Groups = tuple[NDArray[np.bool_], NDArray[np.bool_], float]  # as knots.choose takes them
 
 __all__ = ["Fit", "Prior", "fit"]
 
@@ -56,15 +53,10 @@ class Fit(Struct, frozen=True):
 
 
 class _Model(Struct, frozen=True):
-    """One form of the model, its knots chosen. free: per linear coefficient; fold, measured: per unit, the rest is a
-    prior; c: of the kept knots."""
+    """One form of the model, its knots chosen. free: per linear coefficient; c: of the kept knots."""
 
-    rows: Array
-    basis: Basis
-    grams: Grams
-    fold: NDArray[np.int64]
+    of: Candidates
     free: NDArray[np.bool_]
-    measured: NDArray[np.bool_]
     choice: KnotChoice
     c: Array
     assumed: tuple[str, ...]
@@ -91,11 +83,17 @@ def fit(
     w = _with_prior(weigh(observations, rows[: len(observations)]), prior)
     measured = np.arange(len(w.load)) <= int(w.unit[: len(observations)].max())
     guessed = np.isin(np.arange(len(w.load)), w.unit[beyond])
-    groups = (measured, guessed, SLACK * prior.relative_sigma if prior else 0.0)
-    best = _model(o, rows, basis, w, groups)
+    fold = folds(held_by(o, w.unit, len(w.load)), w.load)
+
+    def model(rows: Array, basis: Basis) -> _Model:
+        grams = sum_up(rows / w.scale_s[:, None], o.seconds / w.scale_s, w.unit, w.row, w.load, w.weight)
+        slack = SLACK * prior.relative_sigma if prior else 0.0
+        return _model(Candidates(rows, basis, grams, fold, measured, guessed, slack))
+
+    best = model(rows, basis)
     if sizes:
         basis = candidates(tokens, sizes, pad=True)
-        stepped = _model(o, basis.rows(o), basis, w, groups)
+        stepped = model(basis.rows(o), basis)
         if _clearly_better(stepped, best):
             best = stepped
     return _fit_of(best, observations, w, prior, seed)
@@ -137,20 +135,16 @@ def _with_prior(w: Weights, prior: Prior | None) -> Weights:
     )
 
 
-def _model(o: Observations, rows: Array, basis: Basis, w: Weights, groups: _Groups) -> _Model:
-    grams = sum_up(rows / w.scale_s[:, None], o.seconds / w.scale_s, w.unit, w.row, w.load, w.weight)
-    fold = folds(held_by(o, w.unit, len(w.load)), w.load)
+def _model(of: Candidates) -> _Model:
     # With as many bends as batch sizes were measured, f alone could explain whatever else grows with them. What half of
     # the bends, the outer two among them, cannot explain counts as told; which bends stay is chosen later.
-    half = np.arange(len(basis.knots)) % 2 == 0
+    half = np.arange(len(of.basis.knots)) % 2 == 0
     half[-1:] = True
-    thin = basis.merged(half)
-    free, assumed = separable(thin.T @ grams.total()[0] @ thin)
+    free, assumed = separable(of.kept(half).total()[0])
 
     def chosen(free: NDArray[np.bool_]) -> _Model:
-        choice = choose(grams, basis, free, fold, *groups)
-        c = _solved(grams, basis, choice.keep, free)
-        return _Model(rows, basis, grams, fold, free, groups[0], choice, c, assumed)
+        choice = choose(of, free)
+        return _Model(of, free, choice, solve(*of.kept(choice.keep).total(), free), assumed)
 
     model = chosen(free)
     if free[SEQ] and model.c[len(model.c) - len(LINEAR) + SEQ] == 0.0:
@@ -164,18 +158,12 @@ def _model(o: Observations, rows: Array, basis: Basis, w: Weights, groups: _Grou
 
 def _clearly_better(a: _Model, b: _Model) -> bool:
     """Whether a predicts unseen measurements better than b by more than a standard error of the difference."""
-    better = (b.choice.errors - a.choice.errors)[a.measured]
+    better = (b.choice.errors - a.choice.errors)[a.of.measured]
     return bool(better.mean() > better.std() / np.sqrt(len(better)) + NEGLIGIBLE)
 
 
-def _solved(grams: Grams, basis: Basis, keep: NDArray[np.bool_], free: NDArray[np.bool_]) -> Array:
-    m = basis.merged(keep)
-    xx, xy = grams.total()
-    return solve(m.T @ xx @ m, m.T @ xy, with_curve(free, m.shape[1]))
-
-
 def _fit_of(model: _Model, o: Observations, w: Weights, prior: Prior | None, seed: int) -> Fit:
-    basis = model.basis.without(model.choice.keep)
+    basis = model.of.basis.without(model.choice.keep)
     width = len(basis.knots)
     tokens = expanded(basis)
     curve = basis.curve(tokens) @ model.c[:width]
@@ -186,9 +174,9 @@ def _fit_of(model: _Model, o: Observations, w: Weights, prior: Prior | None, see
     overhead = linear.pop(LINEAR[OVERHEAD])
     assumed = model.assumed + _lost(model, o, w)
     if prior is not None:
-        kept = model.grams.merged(model.basis.merged(model.choice.keep))
-        data, added = (kept.total(kept.weight * here)[0] for here in (model.measured, ~model.measured))
-        assumed += resting_on(prior, data, added, basis, with_curve(model.free, len(model.c)), model.c)
+        kept, measured = model.of.kept(model.choice.keep), model.of.measured
+        data, added = (kept.total(kept.weight * here)[0] for here in (measured, ~measured))
+        assumed += resting_on(prior, data, added, basis, model.free, model.c)
     return Fit(
         step_time=StepTime(
             tuple(tokens.tolist()),
@@ -219,18 +207,16 @@ def _bends(x: Array, y: Array) -> NDArray[np.bool_]:
 
 def _estimates(model: _Model, tokens: Array, middle: Array, prior: Prior | None, seed: int) -> list[EstimateFields]:
     """f at the tokens and the linear coefficients, with intervals over all plausible choices of knots."""
-    measured = np.zeros(model.grams.loads, np.bool_)
-    measured[model.grams.load[model.measured]] = True
+    measured = np.zeros(model.of.grams.loads, np.bool_)
+    measured[model.of.grams.load[model.of.measured]] = True
     rng = np.random.default_rng([seed, 0x6669])
     found = []
     each = -(-DRAWS // len(model.choice.plausible))
     for keep in model.choice.plausible:
-        basis = model.basis.without(keep)
-        free = with_curve(model.free, len(basis.knots) + len(LINEAR))
-        c = _solved(model.grams, model.basis, keep, model.free)
+        basis, grams = model.of.basis.without(keep), model.of.kept(keep)
         random = rng.standard_normal((each, 2 * len(measured) + 1))
         sigma = prior.relative_sigma if prior else 0.0
-        drawn = draws(model.grams.merged(model.basis.merged(keep)), c, free, measured, sigma, random)
+        drawn = draws(grams, solve(*grams.total(), model.free), model.free, measured, sigma, random)
         width = len(basis.knots)
         found.append(np.hstack([drawn[:, :width] @ basis.curve(tokens).T, drawn[:, width:]]))
     low, high = interval(np.vstack(found), middle)
@@ -243,7 +229,7 @@ def _estimates(model: _Model, tokens: Array, middle: Array, prior: Prior | None,
 def _lost(model: _Model, o: Observations, w: Weights) -> tuple[str, ...]:
     """Says so where what was left out took noticeable time: whatever caused it may come again."""
     out = w.row[: len(o)] == 0.0
-    expected = model.rows[: len(o)][out] @ model.basis.merged(model.choice.keep) @ model.c
+    expected = model.of.rows[: len(o)][out] @ model.of.basis.merged(model.choice.keep) @ model.c
     share = float(np.sum(o.seconds[out] - expected) / np.sum(o.seconds))
     if share < LOST:
         return ()
@@ -252,11 +238,10 @@ def _lost(model: _Model, o: Observations, w: Weights) -> tuple[str, ...]:
 
 def _error(model: _Model, o: Observations, w: Weights, overhead_s: float) -> FitError:
     """Relative errors of the durations that count, each predicted by a fit to the other folds."""
-    m = model.basis.merged(model.choice.keep)
-    rows = model.rows[: len(o)] @ m
-    fold = model.fold[w.unit[: len(o)]]
+    rows = model.of.rows[: len(o)] @ model.of.basis.merged(model.choice.keep)
+    fold = model.of.fold[w.unit[: len(o)]]
     expected = np.zeros(len(o))
-    for k, c in fold_fits(model.grams.merged(m), model.free, model.fold).items():
+    for k, c in model.of.without_folds(model.choice.keep, model.free).items():
         expected[fold == k] = rows[fold == k] @ c
     used = w.row[: len(o)] > 0
     off = np.abs(expected[used] / o.seconds[used] - 1.0)

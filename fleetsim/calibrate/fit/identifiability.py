@@ -19,6 +19,7 @@ from fleetsim.calibrate.fit.design import (
     factor,
     solve,
     sum_up,
+    with_curve,
 )
 from fleetsim.errors import Problem
 
@@ -226,19 +227,19 @@ def resting_on(
     """Which coefficients rest mostly on the prior: more than half of what is known of them comes from it, and without
     it they would be known to no better than 10 %.
 
-    data, added: weighted X'X of the measurements and of the prior. free: columns in use. c: the fit.
+    data, added: weighted X'X of the measurements and of the prior. free: linear coefficients in use. c: the fit.
     """
-    use = np.flatnonzero(free & (np.diag(data + added) > 0))
+    use = np.flatnonzero(with_curve(free, len(c)) & (np.diag(data + added) > 0))
     block = np.ix_(use, use)
     width = len(basis.knots)
-    asked = np.zeros((width + len(LINEAR), len(free)))
+    asked = np.zeros((width + len(LINEAR), len(c)))
     asked[:width, :width] = basis.curve(np.asarray(basis.knots))
     asked[:width, width + SEQ] = basis.knots  # f alone is not measured, f(n) + per_seq_s n is: n decodes
     asked[width:, width:] = np.eye(len(LINEAR))
     everything = _variances(data[block] + added[block], asked[:, use])
     alone = _variances(data[block] + 1e-3 * added[block], asked[:, use])
     rests = (everything < MOSTLY * alone) & (alone > (VAGUE * (asked @ c)) ** 2)
-    out = [f"{LINEAR[i]}: from {prior.source}" for i in range(len(LINEAR)) if free[width + i] and rests[width + i]]
+    out = [f"{LINEAR[i]}: from {prior.source}" for i in range(len(LINEAR)) if free[i] and rests[width + i]]
     knots = [f"{k:g}" for k, r in zip(basis.knots, rests[:width], strict=True) if r]
     if knots:
         out.append(f"f at {', '.join(knots)} tokens: from {prior.source}")

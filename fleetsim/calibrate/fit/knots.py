@@ -28,6 +28,33 @@ NOTICEABLE = 3e-3  # relative error of a load
 UNSURE = 2.0  # standard deviations of a load's mean
 
 
+class Candidates(Struct, frozen=True):
+    """One form of the model, with all the knots that it may have.
+
+    rows: of its columns, shape (observations, columns); grams: their sums by unit. fold: per unit. measured: units that
+    were; guessed: those of a prior that shape f where nothing was measured; of these, a relative error of `slack` is
+    good enough.
+    """
+
+    rows: Array
+    basis: Basis
+    grams: Grams
+    fold: NDArray[np.int64]
+    measured: NDArray[np.bool_]
+    guessed: NDArray[np.bool_]
+    slack: float
+
+    def kept(self, keep: NDArray[np.bool_]) -> Grams:
+        """The sums of the columns that some of the knots leave."""
+        return self.grams.merged(self.basis.merged(keep))
+
+    def without_folds(self, keep: NDArray[np.bool_], free: NDArray[np.bool_]) -> dict[int, Array]:
+        """Coefficients of the fit without each fold; with one fold only, of the fit to everything."""
+        grams, names = self.kept(keep), np.unique(self.fold)
+        out = self.fold if len(names) > 1 else self.fold + 1
+        return {int(k): solve(*grams.total(np.where(out == k, 0.0, grams.weight)), free) for k in names}
+
+
 class KnotChoice(Struct, frozen=True):
     """A choice of knots. keep: which of the candidates. errors: each unit's mean squared relative error, predicted by
     a fit to the other folds, shape (units,). plausible: all choices that the data do not tell from the best one."""
@@ -37,33 +64,24 @@ class KnotChoice(Struct, frozen=True):
     plausible: tuple[NDArray[np.bool_], ...]
 
 
-def choose(
-    grams: Grams,
-    basis: Basis,
-    free: NDArray[np.bool_],
-    fold: NDArray[np.int64],
-    measured: NDArray[np.bool_],
-    guessed: NDArray[np.bool_],
-    slack: float = 0.0,
-) -> KnotChoice:
+def choose(of: Candidates, free: NDArray[np.bool_]) -> KnotChoice:
     """The fewest knots whose cross-validated error is within a standard error of the best.
 
     Knots go one by one, each time the one that the fit to everything misses least; so the choices are nested and one
     round of folds compares them all. The standard error is that of the difference, unit by unit. It is large where
     a single load shows a bend; so, besides, no load may become worse by more than its own uncertainty.
 
-    free: which of the linear coefficients may be above 0. fold: per unit. measured: units that were. guessed: units of
-    a prior that shape f where nothing was measured; of these, a relative error of `slack` is good enough.
+    free: which of the linear coefficients may be above 0.
     """
-    judged = measured | guessed
-    path = _path(grams, basis, free, judged)
-    errors = np.array([validated(grams, basis, keep, free, fold) for keep in path])
+    measured, guessed = of.measured, of.guessed
+    path = _path(of, free)
+    errors = np.array([_validated(of, keep, free) for keep in path])
     worse = errors - errors[int(np.argmin(errors[:, measured].mean(axis=1)))]
-    unsure = np.maximum(UNSURE**2 / np.maximum(grams.weight, 1e-300), NOTICEABLE**2)
+    unsure = np.maximum(UNSURE**2 / np.maximum(of.grams.weight, 1e-300), NOTICEABLE**2)
     close = _close(errors[:, measured]) & np.all((worse <= unsure) | ~measured, axis=1)
     if guessed.any():
         off = errors[:, guessed].mean(axis=1)
-        good = close & (_close(errors[:, guessed]) | (off <= slack**2))
+        good = close & (_close(errors[:, guessed]) | (off <= of.slack**2))
         close = good if good.any() else close & (off <= off[close].min())
     chosen = int(np.flatnonzero(close)[-1])
     return KnotChoice(path[chosen], errors[chosen], tuple(path[i] for i in np.flatnonzero(close)))
@@ -76,28 +94,12 @@ def _close(errors: Array) -> NDArray[np.bool_]:
     return np.asarray(worse.mean(axis=1) <= WITHIN * spread + NEGLIGIBLE)
 
 
-def validated(
-    grams: Grams, basis: Basis, keep: NDArray[np.bool_], free: NDArray[np.bool_], fold: NDArray[np.int64]
-) -> Array:
+def _validated(of: Candidates, keep: NDArray[np.bool_], free: NDArray[np.bool_]) -> Array:
     """Each unit's mean squared error under a fit without its fold, shape (units,)."""
-    small = grams.merged(basis.merged(keep))
-    out = np.zeros(len(fold))
-    for k, c in fold_fits(small, free, fold).items():
-        out[fold == k] = small.errors(c)[fold == k]
+    small, out = of.kept(keep), np.zeros(len(of.fold))
+    for k, c in of.without_folds(keep, free).items():
+        out[of.fold == k] = small.errors(c)[of.fold == k]
     return out
-
-
-def fold_fits(grams: Grams, free: NDArray[np.bool_], fold: NDArray[np.int64]) -> dict[int, Array]:
-    """Coefficients of the fit without each fold; with one fold only, of the fit to everything."""
-    names = np.unique(fold)
-    usable = with_curve(free, grams.products.shape[1] - 1)
-    alone = len(names) < 2
-    return {int(k): solve(*grams.total(np.where((fold == k) & ~alone, 0.0, grams.weight)), usable) for k in names}
-
-
-def with_curve(free: NDArray[np.bool_], width: int) -> NDArray[np.bool_]:
-    """Which of `width` columns may be above 0: all of f's, and the linear ones that are free."""
-    return np.concatenate([np.ones(width - len(free), np.bool_), free])
 
 
 def folds(held: Array, load: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -113,22 +115,22 @@ def folds(held: Array, load: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray((point % FOLDS)[load], np.int64)
 
 
-def _path(grams: Grams, basis: Basis, free: NDArray[np.bool_], judged: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
+def _path(of: Candidates, free: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
     """All knots, then one fewer each time, down to the outer two.
 
     The knot that goes is the one without which the judged units are predicted best.
     """
-    keep = np.ones(len(basis.knots), np.bool_)
+    keep = np.ones(len(of.basis.knots), np.bool_)
     path = [keep]
-    felt = grams.total(judged / np.count_nonzero(judged))
-    fitted = grams.total()
+    judged = of.measured | of.guessed
+    felt, fitted = of.grams.total(judged / np.count_nonzero(judged)), of.grams.total()
     while keep[1:-1].any():
         losses = {}
         for j in np.flatnonzero(keep[1:-1]) + 1:
             fewer = keep.copy()
             fewer[j] = False
-            m = basis.merged(fewer)
-            c = m @ solve(m.T @ fitted[0] @ m, m.T @ fitted[1], with_curve(free, m.shape[1]))
+            m = of.basis.merged(fewer)
+            c = m @ solve(m.T @ fitted[0] @ m, m.T @ fitted[1], free)
             losses[int(j)] = float(c @ felt[0] @ c - 2.0 * felt[1] @ c)
         keep = keep.copy()
         keep[min(losses, key=lambda j: (losses[j], j))] = False
@@ -153,7 +155,7 @@ def draws(
     products = np.add.reduceat(grams.weight[:, None, None] * grams.products, first)
     xx, xy = products[:, :-1, :-1], products[:, :-1, -1]
     total = xx.sum(axis=0)
-    active = np.flatnonzero(free & (c > 0))
+    active = np.flatnonzero(c > 0)
     residual = _jackknifed(xy - xx @ c, xx, total, active)
     # how much wider a 95 % interval is with Student's t than with a normal law
     factor = student_quantile(max(2, int(measured.sum()) - len(active)), 0.975) / 1.959964
