@@ -18,6 +18,7 @@ from fleetsim.calibrate.server.engine import ServerEngine
 from fleetsim.calibrate.server.measure import budget_of, slots_of
 from fleetsim.calibrate.session import measure
 from fleetsim.engine import EngineLimits, StepTime
+from fleetsim.records import replace
 from tests.calibrate.fake_scheduler import LIMITS, TRUTH, Scheduler, VirtualPlayer
 
 CLIENT_LIMITS = Limits(LIMITS.max_num_seqs, LIMITS.max_num_batched_tokens, 4096, LIMITS.kv_blocks, LIMITS.block_size)
@@ -116,6 +117,20 @@ def test_the_fit_finds_the_truth_and_predicts_the_kept_out_batches(tmp_path: Pat
     for check in checks:
         assert abs(check.makespan_error) < 0.02, check
         assert check.finish_error_median < 0.02, check
+
+
+def test_no_rounding_decides_where_f_bends(tmp_path: Path) -> None:
+    """A quick measurement bears fewer knots than there are; of those that nothing misses the same ones always go."""
+    from fleetsim.calibrate.fit.fit import fit
+
+    o = observations_of(measured(tmp_path / "a.raw.jsonl", VirtualPlayer(overhead_s=0.003, jitter_s=0.0004, seed=1)))
+    random = np.random.default_rng(0)
+    last_digits = 1 + 1e-14 * random.standard_normal((3, len(o)))
+    found = [fit(replace(o, seconds=o.seconds * noise)).step_time for noise in last_digits]
+    assert len({f.knots_tokens for f in found}) == 1
+    for b, kv, p in ((1, 500, 0), (32, 20_000, 0), (64, 100_000, 0), (16, 4_000, 512), (0, 0, 1500)):
+        pairs = p * (p + 1) / 2
+        assert found[0].seconds(b, p, kv, pairs) == pytest.approx(TRUTH.seconds(b, p, kv, pairs), rel=0.02)
 
 
 def test_a_server_that_computes_prompts_alone(tmp_path: Path) -> None:

@@ -118,9 +118,11 @@ def folds(held: Array, load: NDArray[np.int64]) -> NDArray[np.int64]:
 def _path(of: Candidates, free: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
     """All knots, then one fewer each time, down to the outer two.
 
-    The knot that goes is the one without which the judged units are predicted best.
+    The knot that goes is the one without which the judged units are predicted best; of several that nothing misses the
+    one whose neighbours are nearest to each other, so that no rounding decides.
     """
-    keep = np.ones(len(of.basis.knots), np.bool_)
+    knots, place = np.array(of.basis.knots), np.arange(len(of.basis.knots))
+    keep = np.ones(len(knots), np.bool_)
     path = [keep]
     judged = of.measured | of.guessed
     felt, fitted = of.grams.total(judged / np.count_nonzero(judged)), of.grams.total()
@@ -132,8 +134,10 @@ def _path(of: Candidates, free: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
             m = of.basis.merged(fewer)
             c = m @ solve(m.T @ fitted[0] @ m, m.T @ fitted[1], free)
             losses[int(j)] = float(c @ felt[0] @ c - 2.0 * felt[1] @ c)
+        alike = [j for j, loss in losses.items() if loss <= min(losses.values()) + NEGLIGIBLE]
+        apart = {j: knots[keep & (place > j)][0] / knots[keep & (place < j)][-1] for j in alike}
         keep = keep.copy()
-        keep[min(losses, key=lambda j: (losses[j], j))] = False
+        keep[min(apart, key=lambda j: (apart[j], j))] = False
         path.append(keep)
     return path
 
