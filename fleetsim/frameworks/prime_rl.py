@@ -93,6 +93,9 @@ def _recipe(draft: Draft) -> None:
     if draft.settings.has("orchestrator.algo.teacher"):
         roles.judged(draft, "orchestrator.algo.teacher: a teacher on a server of its own")
         draft.settings.see("orchestrator.algo.teacher")
+    algorithm = draft.maybe_text("orchestrator.algo.type")
+    if algorithm is not None and algorithm.value == "opsd":
+        roles.judged(draft, f"{algorithm}: the policy's engines read each sample again, with a demonstration")
 
 
 def _turns(sources: list[Any]) -> tuple[Read[int] | None, str]:

@@ -342,6 +342,8 @@ def _put_recipe(draft: Draft) -> None:
     estimator = draft.text("algorithm.adv_estimator", default="gae")
     needed = estimator.value == "gae" and not draft.settings.runs("main_gkd")  # distillation has no advantages
     enabled = draft.flag("critic.enable", default=needed)
+    if estimator.value == "remax":
+        draft.note(str(estimator), "a greedy sample more of each prompt, which is generated and not trained")
     roles.critic(draft, enabled if enabled.given else estimator, enabled.value, switched(estimator.key, "gae", "grpo"))
 
 

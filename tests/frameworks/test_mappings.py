@@ -166,7 +166,7 @@ CASES = (
     ),
     Case(
         "skyrl_fully_async.sh",
-        "skyrl-fully-async",
+        "verl-sync",
         {"admission.law": "barrier", "fleet.placement": "disaggregated", "trainer.recipe.optimizer_steps": 2},
         words=("trainer.fully_async.enabled=false", "trainer.policy_mini_batch_size=32"),
     ),
