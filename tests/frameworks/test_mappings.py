@@ -568,7 +568,7 @@ CASES = (
     ),
     Case(
         "tinker.sh",
-        "trl-async-grpo",
+        "tinker-async",
         {
             "workload.group_size": 8,
             "workload.turns.count": 6,
@@ -584,7 +584,7 @@ CASES = (
     ),
     Case(
         "tinker.sh",
-        "trl-async-grpo",
+        "tinker-async",
         {"workload.output_tokens.max": 4096, "trainer.minibatches": 4},
         words=("max_turns=1", "num_substeps=2"),
     ),

@@ -43,7 +43,6 @@ OTHER_PASSES = {
     "ms_swift_ray.yaml",
     "ms_swift_server.sh",
     "rlinf.yaml",
-    "tinker.sh",
     "tinker_config.json",
 }
 # What the configuration itself says otherwise than the preset: --partial-rollout, vllm_generate_batch_size,
@@ -56,7 +55,6 @@ SAID_OTHERWISE = {
     "ms_swift_server.sh": {"fleet.placement"},
     "ms_swift_ray.yaml": {"fleet.placement"},
     "rlinf.yaml": {"fleet.placement"},
-    "tinker.sh": {"admission.age_reference", "sync.in_flight"},
     "tinker_config.json": {"fleet.group_placement", "fleet.placement", "fleet.routing"},
 }
 
