@@ -115,7 +115,7 @@ Each file under `fleetsim/frameworks` begins with the commit and files that it w
     fleetsim size --preset verl-fully-async --batch 1024 --save plan.yaml
     fleetsim scenario to verl plan.yaml -o new.sh
 
-This writes the scenario in the framework's own form, ready to paste: engine arguments, batch, GPUs of both pools,
+This writes the scenario in the framework's own form: engine arguments, batch, GPUs of both pools,
 staleness, weight sync, and how it is trained. The framework's mode that can say most of the scenario is taken. At the
 head of the file, on stderr and in `--json` stand: what cannot be told to the framework, with what it has instead; what
 the plan rests on and no configuration says; what a run needs besides (data, rewards, learning rates). In Python:

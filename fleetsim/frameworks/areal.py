@@ -31,8 +31,8 @@ _OWN_AGENT = "online_agent._OnlineAgent"
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from AReaL's keys."""
     draft.mode, draft.preset = "asynchronous", "areal"
-    put_rows(draft, "model")
-    batch, n = _batch(draft)
+    n = put_rows(draft, "model")["workload.group_size"]
+    batch = _batch(draft, n)
     _lengths(draft)
     engine = _parallelism(draft)
     _engine(draft, engine)
@@ -126,9 +126,8 @@ def _own_gpus(draft: Draft, role: str) -> int:
     return math.prod(sizes[letter] for letter in "dptc")
 
 
-def _batch(draft: Draft) -> tuple[Read[int], Read[int]]:
-    """Prompts of a batch, and responses to each."""
-    n = draft.take("workload.group_size", draft.count("gconfig.n_samples", default=1))
+def _batch(draft: Draft, n: Read[int]) -> Read[int]:
+    """Prompts of a batch."""
     batch = draft.needed_count("train_dataset.batch_size", remedy="-- train_dataset.batch_size=256")
     samples = times(batch, n)
     consumer = draft.count("rollout.consumer_batch_size", default=1)
@@ -144,7 +143,7 @@ def _batch(draft: Draft) -> tuple[Read[int], Read[int]]:
     elif consumer.value != batch.value:
         why = "AReaL's staleness then counts in batches of one prompt: whole batches are simulated"
         draft.note(f"{consumer.key} is not set", why)
-    return batch, n
+    return batch
 
 
 def _parallelism(draft: Draft) -> str:

@@ -24,7 +24,7 @@ from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.roles import put_stations
 from fleetsim.frameworks.scenario_text import SECTIONS, scenario_yaml
 from fleetsim.frameworks.settings import RunSettings
-from fleetsim.frameworks.tables import FRAMEWORKS
+from fleetsim.frameworks.tables import FRAMEWORKS, SEMANTICS
 from fleetsim.frameworks.unread_keys import name_unread
 from fleetsim.records import as_dict
 
@@ -38,14 +38,6 @@ READERS: Mapping[str, Callable[[Draft, TrainerSpeed | None], None]] = {
 }
 # Names of those whose configurations another framework's reader reads: verifiers trains by prime-rl.
 _ALIASES = {"verifiers": "prime-rl", "swift": "ms-swift", "tinker-cookbook": "tinker"}
-
-
-# What a framework's mode decides: where a preset has all of it, it has the same semantics.
-_SEMANTICS = (
-    "fleet.placement", "fleet.group_placement", "fleet.routing", "sync.trigger", "sync.in_flight", "sync.scope",
-    "sync.reset_prefix_cache", "admission.law", "admission.age_reference", "admission.age_action", "buffer.on_full",
-    "buffer.batch_rule", "buffer.wait_for_oldest", "buffer.leftover",
-)  # fmt: skip
 
 
 class Imported(Struct, frozen=True):
@@ -158,7 +150,7 @@ def scenario_from(
 def _alike(scenario: Scenario, preset: str) -> str:
     """In words, what a preset has in common with a scenario."""
     usual = load_scenario(find_preset(preset))
-    other = [path for path in _SEMANTICS if value_at(scenario, path) != value_at(usual, path)]
+    other = [path for path in SEMANTICS if value_at(scenario, path) != value_at(usual, path)]
     if not other:
         return f"the preset {preset} has the same semantics"
     return f"as the preset {preset}, but for {', '.join(other)}"

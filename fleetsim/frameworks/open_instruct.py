@@ -15,10 +15,8 @@ from fleetsim.frameworks.tables import put_rows
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from open-instruct's flags."""
     draft.mode, draft.preset = "asynchronous", "open-instruct"
-    put_rows(draft, "model")
     prompts = draft.count("num_unique_prompts_rollout", default=16)
-    n = draft.count("num_samples_per_prompt_rollout", "number_samples_per_prompt", default=4)
-    draft.take("workload.group_size", n)
+    n = put_rows(draft, "model")["workload.group_size"]
     draft.product("trainer.batch_samples", prompts, n, why="prompts x responses")
     answer = draft.count("response_length", default=256)
     prompt = draft.count("max_prompt_token_length", default=256)

@@ -35,8 +35,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     if together.value and (fully.value or ahead):
         rule = "asynchronous training has GPUs of its own for rollout"
         draft.refuse(together.key, True, rule, f"{together.key}=false")
-    put_rows(draft, "model")
-    n = draft.take("workload.group_size", draft.count("generator.n_samples_per_prompt", default=5))
+    n = put_rows(draft, "model")["workload.group_size"]
     _batch(draft, n, fully=fully.value)
     _lengths(draft)
     _gpus(draft, together)

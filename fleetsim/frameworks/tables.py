@@ -208,7 +208,8 @@ def _row(path: str, rule: str, *cells: str) -> SettingRow:
 
 _TABLES = tables_of(Path(__file__).with_name("frameworks.txt"))
 OTHER_JOBS = _TABLES.pop("other jobs")
-(FACTS,) = (row[0].split(", ") for row in _TABLES.pop("facts"))  # paths of a scenario that no framework is told
+# Paths of a scenario that no framework is told; those that a framework's mode decides.
+FACTS, SEMANTICS = (_TABLES.pop(name)[0][0].split(", ") for name in ("facts", "semantics"))
 _ANY = _blocks(_TABLES.pop("any"), {})
 FRAMEWORKS: Mapping[str, Framework] = {name: _framework(rows) for name, rows in _TABLES.items()}
 

@@ -78,7 +78,9 @@ def test_presets_take_what_their_framework_is_known_for(preset: str) -> None:
     assert job.scenario.engine.slowdown == slowdown_of(named)
     assert load_scenario(preset).engine.slowdown == 1.0
     assert (named is not None) == preset.startswith(
-        ("areal", "nemo-rl", "open-instruct", "openrlhf", "prime-rl", "roll-", "skyrl", "slime", "trl", "verl")
+        (
+            "areal", "nemo-rl", "open-instruct", "openrlhf", "prime-rl", "roll-", "skyrl", "slime", "tinker", "trl", "verl"
+        )
     )
 
 
