@@ -72,10 +72,10 @@ Three lists stand on stderr:
 `--verbose` also lists keys without a bearing; `--json` is one document.
 
 Nothing is run. A shell script is read as bash reads it, with files that it sources, where they lie beside it. What a
-program prints, and what only the environment or `$1` could set, is not known: the report says which settings are missing for that. Where a test
-cannot be decided, only what all branches agree on is taken. A variable that the script does not set counts as unset
-where it asks for that itself (`${{NAME:-default}}`). Flags behind `--` are the framework's own and win over the file;
-`--set` changes the scenario. A framework's default counts as assumed.
+program prints, and what only the environment or `$1` could set, is not known: the report says which settings are
+missing for that. Where a test cannot be decided, only what all branches agree on is taken. A variable that the script
+does not set counts as unset where it asks for that itself (`${{NAME:-default}}`). Flags behind `--` are the
+framework's own and win over the file; `--set` changes the scenario. A framework's default counts as assumed.
 
 ## What no framework says
 
@@ -141,8 +141,8 @@ another key shares by a YAML alias is refused.
 - An adapter in the engine (`engine.lora.rank`, rounded up to a rank that vLLM has) can be told to verl and SkyRL.
 
 What is written also goes through the framework's own parser: in the tests for verl, OpenRLHF, TRL, AReaL and SkyRL,
-which have a package (`tests/frameworks/parsers`); by hand for prime-rl, open-instruct, ROLL and NeMo-RL. slime's and ms-swift's parsers were not run: they need Megatron and
-SGLang, or ModelScope's libraries.
+which have a package (`tests/frameworks/parsers`); by hand for prime-rl, open-instruct, ROLL and NeMo-RL. slime's and
+ms-swift's parsers were not run: they need Megatron and SGLang, or ModelScope's libraries.
 
 `fleetsim scenario to {framework} {preset}` writes
 
