@@ -78,11 +78,12 @@ def _lengths(draft: Draft) -> None:
     experiment = draft.maybe_text("experiment_name")  # an example's workflow may stand in its program alone
     if not agent and experiment is not None and _AGENTS.search(experiment.value):
         agent = str(experiment)
-    several = bool(agent) or turns is not None
+    several, turn = bool(agent) or turns is not None, draft.count("gconfig.max_new_tokens", default=16384)
+    if settings.has("tir"):  # tir_workflow.py: it counts calls, and a turn is a request up to one and one to its end
+        turns, turn = roles.turns_of_calls(turns), times(turn, Read("requests of a turn", 2, True))
     roles.put_turns(draft, turns, "", agent)
-    turn = draft.count("gconfig.max_new_tokens", default=16384)
-    whole = draft.maybe_count("max_tokens_per_trajectory", "gconfig.max_tokens", "rollout.agent.engine_max_tokens")
-    whole = whole or Read("gconfig.max_tokens", 32768, False)
+    keys = ["max_tokens_per_trajectory", "tir.max_length", "gconfig.max_tokens", "rollout.agent.engine_max_tokens"]
+    whole = draft.maybe_count(*keys) or Read("gconfig.max_tokens", 32768, False)
     answer = roles.trajectory(draft, turn, turns, whole, several=several and turns is None)
     common.lengths(draft, answer, draft.maybe_count("train_dataset.max_length"), prompt_key="train_dataset.max_length")
 
