@@ -39,13 +39,12 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     eta = draft.number("rollout.max_head_offpolicyness", default=0.0)
     # A bound that no run reaches is none; the way back to one is the value itself.
     unbounded = eta.value > _NO_BOUND
-    draft.could("admission.law", "unbounded" if unbounded else "version_window", one_of({"unbounded": {eta.key: 1e9}}))
+    law, why = "version_window", "(eta + version + 1) batches less what is accepted or runs"
     if unbounded:
-        draft.semantics("admission.law", "unbounded", f"{eta}: only the rollouts in flight are limited")
-        draft.could("admission.max_staleness", None, eta.written)
-    else:
-        draft.semantics("admission.law", "version_window", "(eta + version + 1) batches less what is accepted or runs")
-        draft.put("admission.max_staleness", eta.value, eta)
+        law, why = "unbounded", f"{eta}: only the rollouts in flight are limited"
+    draft.could("admission.law", law, one_of({"unbounded": {eta.key: 1e9}}))
+    draft.semantics("admission.law", law, why)
+    draft.where(not unbounded, "admission.max_staleness", eta.value, eta, back=eta.written)
     most = draft.count("rollout.max_concurrent_rollouts", default=batch.value)
     draft.product("fleet.max_in_flight_samples", most, n, why="rollouts are prompts with all samples")
     put_rows(draft, "rollouts")

@@ -229,10 +229,6 @@ class Draft(Struct):
         else:
             self.could(path, now, back, unless)
 
-    def said(self, path: str, *keys: str, now: Any = None, unless: Any = NEVER) -> None:
-        """A scenario value that a whole number says where it is there; else the first of these keys would say it."""
-        self.where_said(path, self.maybe_count(*keys), keys[0], now=now, unless=unless)
-
     def either(
         self, path: str, switch: Read[bool], on: str, off: str, *, why: tuple[str, str] = ("", ""), unless: Any = NEVER
     ) -> None:

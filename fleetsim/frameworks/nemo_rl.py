@@ -174,17 +174,13 @@ def _single_controller(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
         put_rows(draft, "weight_fifo")
     rules = {"in_order": "exact_target_step", "weight_fifo": "oldest_version_first"}
     draft.semantics("buffer.batch_rule", rules.get(sampler.value, "fifo"), "how the sampler selects")
-    streamed = draft.maybe_count("async_rl.min_groups_for_streaming_train")
-    key = "async_rl.min_groups_for_streaming_train"
+    streamed = draft.count(key := "async_rl.min_groups_for_streaming_train", default=prompts.value)
 
     def parts(want: int) -> dict[str, int] | None:
         return None if prompts.value % want else {key: prompts.value // want}
 
-    if streamed is not None and streamed.value < prompts.value:
-        value = draft.divided("the streamed parts", prompts, streamed)
-        draft.put("trainer.minibatches", value, prompts, streamed, back=parts, unless=1)
-    else:
-        draft.could("trainer.minibatches", 1, parts, 1)
+    value = draft.divided("the streamed parts", prompts, streamed) if streamed.value < prompts.value else 1
+    draft.where(value > 1, "trainer.minibatches", value, prompts, streamed, now=1, back=parts, unless=1)
     put_rows(draft, "updates")
 
 

@@ -22,14 +22,12 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     prompt = draft.count("max_prompt_token_length", default=256)
     common.lengths(draft, answer, prompt)
     # Calls of tools stand between turns within one response length (vllm_utils.py).
-    calls, tools = (
-        draft.count("max_steps", "max_tool_calls", default=5),
-        draft.settings.get("tools", "tool_parser_type"),
-    )
+    calls = draft.count("max_steps", "max_tool_calls", default=5)
+    tools = draft.settings.get("tools", "tool_parser_type")
     turns = None if tools is None else roles.turns_of_calls(calls)
     roles.put_turns(draft, turns, "", "" if tools is None else f"{tools[0].key} = {one_line(tools[1], 40)}")
     if turns is not None:
-        draft.said(roles.TURN_CAP, "per_turn_max_tokens")
+        draft.where_said(roles.TURN_CAP, draft.maybe_count(cap := "per_turn_max_tokens"), cap)
     if tools is not None:
         roles.workers(draft, "tools", [draft.maybe_count("pool_size")], "pool_size")
     roles.judges(draft, "llm_judge_model", "code_api_url")

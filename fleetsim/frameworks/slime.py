@@ -113,12 +113,10 @@ def _gpus(draft: Draft, async_: bool) -> tuple[int, int]:
     running = draft.count("sglang_max_running_requests", default=1)
     seqs, shared = max(1, running.value // ranks), of_a_server(running.key)
     draft.where(running.given, "engine.max_num_seqs", seqs, running, back=shared)
-    chunk = draft.maybe_count("sglang_chunked_prefill_size", least=-1)
-    back = of_a_server("sglang_chunked_prefill_size" if chunk is None else chunk.key)
-    if chunk is None:
-        draft.could("engine.max_num_batched_tokens", None, back)
-    elif chunk.value > 0:
-        draft.put("engine.max_num_batched_tokens", max(1, chunk.value // ranks), chunk, back=back)
+    chunk = draft.count("sglang_chunked_prefill_size", default=1, least=-1)
+    if chunk.value > 0:
+        tokens, back = max(1, chunk.value // ranks), of_a_server(chunk.key)
+        draft.where(chunk.given, "engine.max_num_batched_tokens", tokens, chunk, back=back)
     else:
         whole = draft.count("sglang_max_prefill_tokens", default=16384)
         why = "prompts are not cut"

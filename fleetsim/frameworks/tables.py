@@ -97,7 +97,8 @@ def put_rows(draft: Draft, block: str, *sections: str) -> dict[str, Read[Any]]:
             switch = draft.flag(*keys, default=row.default)
             draft.either(row.path, switch, on, off, why=(why, other), unless=unless)
         elif row.default is None and row.kind == "count":
-            draft.said(row.path, *keys, now=row.options.get("unless"), unless=unless)
+            said = draft.maybe_count(*keys)
+            draft.where_said(row.path, said, keys[0], now=row.options.get("unless"), unless=unless)
         else:
             found[row.path] = read = _read(draft, row, keys)
             if "if" not in row.options:

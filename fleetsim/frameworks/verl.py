@@ -234,10 +234,8 @@ def _v1_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     strategy = draft.choice("trainer.v1.sampler.max_off_policy_strategy", default="drop", known=("drop", "wait"))
     words = {"wait": "wait", "drop": "drop_and_refill"}
     draft.put("admission.age_action", words[strategy.value], strategy, back=worded(words, lambda w: {strategy.key: w}))
-    why, later = (
-        "verl counts a group of the same step as age 1",
-        lambda want: limit.written(None if want is None else want + 1),
-    )
+    why = "verl counts a group of the same step as age 1"
+    later = lambda want: limit.written(None if want is None else want + 1)  # noqa: E731 the same, back
     draft.put("admission.max_age", float(limit.value - 1), limit, why=why, back=later)
     draft.semantics("admission.age_reference", "creation", "age counts from the step that sent the prompt")
 
