@@ -71,12 +71,11 @@ Three lists stand on stderr:
 
 `--verbose` also lists keys without a bearing; `--json` is one document.
 
-Nothing is run. A shell script is read as bash reads it: variables, arrays, `${{NAME:-default}}`, arithmetic, tests,
-`case`, loops, functions, and files that it sources, where they lie beside it. What a program prints, and what only
-the environment or `$1` could set, is not known: the report says which settings are missing for that. Where a test
-cannot be decided, only what all branches agree on is taken. A variable that the script does not set counts as unset
-where it asks for that itself (`${{NAME:-default}}`). Flags behind `--` are the framework's own and win over the file;
-`--set` changes the scenario. A framework's default counts as assumed.
+Nothing is run. A shell script is read as bash reads it, with files that it sources, where they lie beside it. What a
+program prints, and what only the environment or `$1` could set, is not known: the report says which settings are
+missing for that. Where a test cannot be decided, only what all branches agree on is taken. A variable that the script
+does not set counts as unset where it asks for that itself (`${{NAME:-default}}`). Flags behind `--` are the
+framework's own and win over the file; `--set` changes the scenario. A framework's default counts as assumed.
 
 ## What no framework says
 
@@ -116,7 +115,7 @@ Each file under `fleetsim/frameworks` begins with the commit and files that it w
     fleetsim size --preset verl-fully-async --batch 1024 --save plan.yaml
     fleetsim scenario to verl plan.yaml -o new.sh
 
-This writes the scenario in the framework's own form, ready to paste: engine arguments, batch, GPUs of both pools,
+This writes the scenario in the framework's own form: engine arguments, batch, GPUs of both pools,
 staleness, weight sync, and how it is trained. The framework's mode that can say most of the scenario is taken. At the
 head of the file, on stderr and in `--json` stand: what cannot be told to the framework, with what it has instead; what
 the plan rests on and no configuration says; what a run needs besides (data, rewards, learning rates). In Python:
@@ -142,9 +141,8 @@ another key shares by a YAML alias is refused.
 - An adapter in the engine (`engine.lora.rank`, rounded up to a rank that vLLM has) can be told to verl and SkyRL.
 
 What is written also goes through the framework's own parser: in the tests for verl, OpenRLHF, TRL, AReaL and SkyRL,
-which have a package (`tests/frameworks/parsers`); by hand on 23 November 2026 for prime-rl, open-instruct, ROLL and
-NeMo-RL at the commits that their files name. slime's and ms-swift's parsers were not run: they need Megatron and
-SGLang, or ModelScope's libraries.
+which have a package (`tests/frameworks/parsers`); by hand for prime-rl, open-instruct, ROLL and NeMo-RL. slime's and
+ms-swift's parsers were not run: they need Megatron and SGLang, or ModelScope's libraries.
 
 `fleetsim scenario to {framework} {preset}` writes
 

@@ -43,10 +43,8 @@ Underscores do for hyphens, and the first letters for a name if they fit only on
 - **Another batch or group size**: what a system states in batches follows `--batch`, and what it states in prompts
   follows `--group-size` (`follow` in the preset). What you give yourself stays.
 - **Age** is counted in weight versions when the trainer takes a group. A bound stands here only if the system's own
-  rules keep it for every group. Tests hold it on slow, failing and too few instances.
+  rules keep it for every group.
 - **Source**: read at that commit, or secondary notes only. `fleetsim scenario init NAME` prints that of each value.
-
-`python docs/make_presets.py` writes this page.
 
 """
 COLUMNS = ("preset", "placement", "training step", "may start", "cap in flight", "age bound", "batch rule",

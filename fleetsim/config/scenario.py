@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -207,7 +208,9 @@ def unread_notes(scenario: Scenario, sets: Iterable[str], flags: Mapping[str, st
 
 # A run that nobody gave a length ends when it is steady (`sim/run.py`), or here: after so many steps, or samples and
 # turns of samples, but never before it has a beginning and something behind it.
-_LEAST, _MOST, _MOST_TURNS = 32, 400, 400_000
+_FEW, _MOST, _MOST_TURNS = 32, 400, 400_000
+# Where so many steps are more turns than this, it is fewer: these, and so many times what may be ahead.
+_MANY_TURNS, _LEAST, _DEPTHS = 1_600_000, 16, 3
 # With machines that are reclaimed hours apart, so many times as many.
 _SPOT, _RECLAIMS = 5, 8
 # Where something happens on the way, no step stands for another: so many, and so many after the last event.
@@ -232,6 +235,18 @@ def reclaims_s(scenario: Sections) -> float:
     return _RECLAIMS * max(away_s, (spot.mean_life_s + away_s) / count) if count else 0.0
 
 
+def sent_samples(scenario: Sections) -> float:
+    """Samples that engines make for a step, those that filters and oversampling throw away included."""
+    kept = (1.0 - scenario.workload.filter.zero_variance_share) / scenario.buffer.oversampling
+    return scenario.trainer.batch_samples / kept
+
+
+def steps_ahead(scenario: Sections) -> float:
+    """Steps that generation may run ahead, by the largest number that any law reads."""
+    a = scenario.admission
+    return max(a.max_staleness, a.batches_ahead, a.async_ratio, a.staleness_threshold) * scenario.sync.every_steps
+
+
 def most_steps(scenario: Sections) -> int:
     """Optimizer steps of a run, at most."""
     run, w = scenario.run, scenario.workload
@@ -241,7 +256,8 @@ def most_steps(scenario: Sections) -> int:
         return max(_EVENTFUL, *(event.step + _AFTER for event in run.events), 1)
     warm, period = run.warmup_steps or 0, scenario.period_steps
     longer = _SPOT if has_spot(scenario) else 1
-    turns = scenario.trainer.batch_samples * w.turns.about
-    most = max(_LEAST, min(longer * _MOST, longer * _MOST_TURNS // turns))
+    turns = sent_samples(scenario) * w.turns.about
+    few = min(_FEW, max(_LEAST, math.ceil(_DEPTHS * (2 + steps_ahead(scenario))), int(_MANY_TURNS / turns)))
+    most = max(few, min(longer * _MOST, int(longer * _MOST_TURNS / turns)))
     # whole periods, two at least: a mean over a part of one has too many evaluations or too few
-    return warm + (most if period == 1 else period * max(2, most // period) + _LEAST)
+    return warm + (most if period == 1 else period * max(2, most // period) + _FEW)

@@ -31,21 +31,20 @@ _OWN_AGENT = "online_agent._OnlineAgent"
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from AReaL's keys."""
     draft.mode, draft.preset = "asynchronous", "areal"
-    put_rows(draft, "model")
-    batch, n = _batch(draft)
+    n = put_rows(draft, "model")["workload.group_size"]
+    batch = _batch(draft, n)
     _lengths(draft)
     engine = _parallelism(draft)
     _engine(draft, engine)
     eta = draft.number("rollout.max_head_offpolicyness", default=0.0)
     # A bound that no run reaches is none; the way back to one is the value itself.
     unbounded = eta.value > _NO_BOUND
-    draft.could("admission.law", "unbounded" if unbounded else "version_window", one_of({"unbounded": {eta.key: 1e9}}))
+    law, why = "version_window", "(eta + version + 1) batches less what is accepted or runs"
     if unbounded:
-        draft.semantics("admission.law", "unbounded", f"{eta}: only the rollouts in flight are limited")
-        draft.could("admission.max_staleness", None, eta.written)
-    else:
-        draft.semantics("admission.law", "version_window", "(eta + version + 1) batches less what is accepted or runs")
-        draft.put("admission.max_staleness", eta.value, eta)
+        law, why = "unbounded", f"{eta}: only the rollouts in flight are limited"
+    draft.could("admission.law", law, one_of({"unbounded": {eta.key: 1e9}}))
+    draft.semantics("admission.law", law, why)
+    draft.where(not unbounded, "admission.max_staleness", eta.value, eta, back=eta.written)
     most = draft.count("rollout.max_concurrent_rollouts", default=batch.value)
     draft.product("fleet.max_in_flight_samples", most, n, why="rollouts are prompts with all samples")
     put_rows(draft, "rollouts")
@@ -78,11 +77,12 @@ def _lengths(draft: Draft) -> None:
     experiment = draft.maybe_text("experiment_name")  # an example's workflow may stand in its program alone
     if not agent and experiment is not None and _AGENTS.search(experiment.value):
         agent = str(experiment)
-    several = bool(agent) or turns is not None
+    several, turn = bool(agent) or turns is not None, draft.count("gconfig.max_new_tokens", default=16384)
+    if settings.has("tir"):  # tir_workflow.py: it counts calls, and a turn is a request up to one and one to its end
+        turns, turn = roles.turns_of_calls(turns), times(turn, Read("requests of a turn", 2, True))
     roles.put_turns(draft, turns, "", agent)
-    turn = draft.count("gconfig.max_new_tokens", default=16384)
-    whole = draft.maybe_count("max_tokens_per_trajectory", "gconfig.max_tokens", "rollout.agent.engine_max_tokens")
-    whole = whole or Read("gconfig.max_tokens", 32768, False)
+    keys = ["max_tokens_per_trajectory", "tir.max_length", "gconfig.max_tokens", "rollout.agent.engine_max_tokens"]
+    whole = draft.maybe_count(*keys) or Read("gconfig.max_tokens", 32768, False)
     answer = roles.trajectory(draft, turn, turns, whole, several=several and turns is None)
     common.lengths(draft, answer, draft.maybe_count("train_dataset.max_length"), prompt_key="train_dataset.max_length")
 
@@ -126,9 +126,8 @@ def _own_gpus(draft: Draft, role: str) -> int:
     return math.prod(sizes[letter] for letter in "dptc")
 
 
-def _batch(draft: Draft) -> tuple[Read[int], Read[int]]:
-    """Prompts of a batch, and responses to each."""
-    n = draft.take("workload.group_size", draft.count("gconfig.n_samples", default=1))
+def _batch(draft: Draft, n: Read[int]) -> Read[int]:
+    """Prompts of a batch."""
     batch = draft.needed_count("train_dataset.batch_size", remedy="-- train_dataset.batch_size=256")
     samples = times(batch, n)
     consumer = draft.count("rollout.consumer_batch_size", default=1)
@@ -144,7 +143,7 @@ def _batch(draft: Draft) -> tuple[Read[int], Read[int]]:
     elif consumer.value != batch.value:
         why = "AReaL's staleness then counts in batches of one prompt: whole batches are simulated"
         draft.note(f"{consumer.key} is not set", why)
-    return batch, n
+    return batch
 
 
 def _parallelism(draft: Draft) -> str:

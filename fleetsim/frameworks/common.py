@@ -22,7 +22,7 @@ DEFAULT_GPU = "H100-SXM"
 OUTPUT_CAP = "workload.output_tokens.max"
 # Text that stands for a model's name, and is none.
 _PLACEHOLDER = re.compile(
-    r"\s|[<>]|path/to/[\w.-]*(model|checkpoint)[\w.-]*\Z|(\A|/)(your([_-][^/]*)?|to|(\w*_)?model_?path|path)\Z",
+    r"\s|[<>]|path/to/[\w.-]*(model|checkpoint)[\w.-]*\Z|path_to_\w*\Z|(\A|/)(your([_-][^/]*)?|to|(\w*_)?model_?path|path)\Z",
     re.IGNORECASE,
 )
 # A model in the cache of huggingface_hub; and the ends of a path that say which state of a model lies there, not which.
@@ -218,11 +218,9 @@ def optimizer_steps(draft: Draft, batch: Read[int], mini: Read[int] | None, key:
     if mini is not None and (mini.value >= batch.value or batch.value % mini.value):
         both = "trainer.batch_samples"
         draft.could(both, draft.values.get(both), lambda _: writes(key)(batch.value))
-    if mini is None or mini.value >= batch.value:
-        draft.could(path, 1, back, 1)
-    else:
-        steps, why = max(1, batch.value // mini.value), "their updates count as one step"
-        draft.put(path, steps, batch, mini, why=why, back=back, unless=1)
+    mini, why = mini or batch, "their updates count as one step"
+    steps = max(1, batch.value // mini.value)
+    draft.where(mini.value < batch.value, path, steps, batch, mini, now=1, why=why, back=back, unless=1)
 
 
 def ranks(draft: Draft, samples: Read[int] | None = None) -> int:

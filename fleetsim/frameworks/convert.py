@@ -10,9 +10,10 @@ from typing import Any
 from msgspec import Struct
 
 from fleetsim import units
-from fleetsim.config.load import parsed_overrides, scenario_from_mapping, with_overrides
+from fleetsim.config.data_files import find_preset
+from fleetsim.config.load import load_scenario, parsed_overrides, scenario_from_mapping, with_overrides
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.tree import did_you_mean, put
+from fleetsim.config.tree import did_you_mean, put, value_at
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.common import TrainerSpeed
@@ -23,7 +24,7 @@ from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.roles import put_stations
 from fleetsim.frameworks.scenario_text import SECTIONS, scenario_yaml
 from fleetsim.frameworks.settings import RunSettings
-from fleetsim.frameworks.tables import FRAMEWORKS
+from fleetsim.frameworks.tables import FRAMEWORKS, SEMANTICS
 from fleetsim.frameworks.unread_keys import name_unread
 from fleetsim.records import as_dict
 
@@ -42,12 +43,14 @@ _ALIASES = {"verifiers": "prime-rl", "swift": "ms-swift", "tinker-cookbook": "ti
 class Imported(Struct, frozen=True):
     """A scenario from a framework's configuration, and everything that there is to say about it.
 
-    text: the scenario as YAML with comments. raw: the same as a mapping. preset: the shipped one of like semantics.
+    text: the scenario as YAML with comments. raw: the same as a mapping. preset: the shipped one of like semantics;
+    alike: in what it is not like it.
     """
 
     framework: str
     mode: str
     preset: str
+    alike: str
     scenario: Scenario
     raw: dict[str, Any]
     text: str
@@ -105,11 +108,10 @@ def scenario_from(
         above = one_line(", ".join(settings.parents))
         draft.note(f"defaults: {above}", f"not found beside the file: {framework}'s own values stand in")
     others = f"; {units.plural(draft.other_gpus, 'more GPU')} in no pool of it" if draft.other_gpus else ""
-    alike = f"imported from {name}; the preset {draft.preset} has the same semantics"
     head: dict[str, Any] = {
         "schema_version": 1,
         "name": one_line(f"{framework} {name}"),
-        "description": one_line(f"{framework}, {draft.mode}: {alike}{others}", 300),
+        "description": "",
         "source": one_line(f"a configuration of {known.repository}"),
     }
     guesses = sorted(path for path in draft.guesses if not draft.is_given(path))
@@ -117,9 +119,11 @@ def scenario_from(
         head["assumed"] = guesses
     raw = with_overrides({**head, **nested(draft.values)}, sets)
     try:
-        scenario_from_mapping(raw)
+        alike = _alike(scenario_from_mapping(raw), draft.preset)
     except InputError as error:
         raise InputError([_told(problem, draft) for problem in error.problems]) from None
+    of = f"{framework}, {draft.mode}: imported from {name}; {alike}{others}"
+    raw["description"] = raw["description"] or one_line(of, 300)
     comments = {**draft.comments, **dict.fromkeys(given, "given with --set"), "assumed": _ASSUMED}
     made = f"Made by `fleetsim scenario from {framework} {name}`. {_BEHIND}"
     text = scenario_yaml(raw, comments, [made, _DECIDES])
@@ -130,6 +134,7 @@ def scenario_from(
         framework,
         draft.mode,
         draft.preset,
+        alike,
         scenario,
         raw,
         text,
@@ -140,6 +145,15 @@ def scenario_from(
         tuple(settings.remarks),
         tuple(settings.never_looked_at()),
     )
+
+
+def _alike(scenario: Scenario, preset: str) -> str:
+    """In words, what a preset has in common with a scenario."""
+    usual = load_scenario(find_preset(preset))
+    other = [path for path in SEMANTICS if value_at(scenario, path) != value_at(usual, path)]
+    if not other:
+        return f"the preset {preset} has the same semantics"
+    return f"as the preset {preset}, but for {', '.join(other)}"
 
 
 def _told(problem: Problem, draft: Draft) -> Problem:
@@ -165,7 +179,7 @@ _LIST_LIMIT = 40
 
 def report_lines(result: Imported, verbose: bool = False) -> Iterator[str]:
     """What was taken, assumed and left out, for a terminal."""
-    yield f"{result.framework}: {result.mode}; the preset {result.preset} has the same semantics"
+    yield f"{result.framework}: {result.mode}; {result.alike}"
     facts = [t for t in result.taken if not _is_mode(t, result)]
     yield f"took {units.plural(len(facts), 'value')}:"
     for t in facts:

@@ -23,8 +23,9 @@ def marks(settings: RunSettings) -> dict[str, int]:
 def expect(settings: RunSettings, framework: str) -> None:
     """Raises InputError for settings that are plainly another framework's, or no training with a rollout."""
     other, known = _mixed_up(settings, framework), FRAMEWORKS[framework]
-    for what, (with_, without, why) in known.told["instead"].items() if other is None else ():
-        if settings.has(*with_.split(", ")) and not settings.has(*without.split(", ")):
+    for what, (with_, without, why, *programs) in known.told["instead"].items() if other is None else ():
+        started = not programs or settings.runs(*programs[0].split(", "))
+        if started and settings.has(*with_.split(", ")) and not settings.has(*without.split(", ")):
             raise InputError([Problem("CONFIG", what, why, _REMEDY)])
     other = other or (None if settings.has(*known.marks) else other_job(settings))
     if other is not None:

@@ -219,9 +219,15 @@ class Draft(Struct):
         else:
             self.could(path, now, back or (read or Read(key, 0, False)).written, unless)
 
-    def said(self, path: str, *keys: str, now: Any = None, unless: Any = NEVER) -> None:
-        """A scenario value that a whole number says where it is there; else the first of these keys would say it."""
-        self.where_said(path, self.maybe_count(*keys), keys[0], now=now, unless=unless)
+    def where(
+        self, holds: bool, path: str, value: Any, *reads: Read[Any], back: Back, now: Any = None, why: str = "",
+        unless: Any = NEVER,
+    ) -> None:  # fmt: skip
+        """A scenario value that follows from settings where something holds; else `now`, and they would say it."""
+        if holds:
+            self.put(path, value, *reads, why=why, back=back, unless=unless)
+        else:
+            self.could(path, now, back, unless)
 
     def either(
         self, path: str, switch: Read[bool], on: str, off: str, *, why: tuple[str, str] = ("", ""), unless: Any = NEVER

@@ -32,8 +32,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         if len(draft.settings.found) > 1:
             return
     draft.preset = "trl-grpo"
-    put_rows(draft, "model")
-    n = draft.take("workload.group_size", draft.count("num_generations", default=8))
+    n = put_rows(draft, "model")["workload.group_size"]
     # args_mixin.py, completion_length_limit_scope: the cap is one turn's unless it is told to be the whole's
     answer = draft.count("max_completion_length", "response_length", "max_new_tokens", default=512)
     turns = draft.maybe_count("max_turns", f"{_SERVED}max_turns")
@@ -84,8 +83,7 @@ def _rollout(draft: Draft, gpus: Read[int], samples: Read[int]) -> None:
     mode = engine_mode(draft, "colocate" if shared else "server")
     keys = (_SERVED, "") if mode.value == "server" and ray is None else ("", _SERVED)
     keys = (_RAY, *keys) if ray is not None else keys
-    tp = draft.take("engine.tp", draft.count(*(f"{k}vllm_tensor_parallel_size" for k in keys), default=1))
-    put_rows(draft, "engine", *keys)
+    tp = put_rows(draft, "engine", *keys)["engine.tp"]
     if mode.value == "colocate":
         draft.mode = "colocate"
         draft.parted("fleet.instances", gpus, tp)
@@ -115,9 +113,7 @@ def _trainer(draft: Draft, megatron: bool) -> None:
     draft.could(_MEGATRON, "megatron" if megatron else "fsdp", one_of({}))
     if megatron:
         draft.semantics(_MEGATRON, "megatron", "Megatron-Core trains")
-        put_rows(draft, "megatron", *sections)
-    else:
-        put_rows(draft, "trainer")
+    put_rows(draft, "megatron" if megatron else "trainer", *sections)
     tuner = draft.text(*(f"{s}tuner_type" for s in sections), default="full" if megatron else "lora")
     lora = tuner.value.startswith("lora")
     roles.adapters(draft, tuner, lora)

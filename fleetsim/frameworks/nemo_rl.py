@@ -174,17 +174,13 @@ def _single_controller(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
         put_rows(draft, "weight_fifo")
     rules = {"in_order": "exact_target_step", "weight_fifo": "oldest_version_first"}
     draft.semantics("buffer.batch_rule", rules.get(sampler.value, "fifo"), "how the sampler selects")
-    streamed = draft.maybe_count("async_rl.min_groups_for_streaming_train")
-    key = "async_rl.min_groups_for_streaming_train"
+    streamed = draft.count(key := "async_rl.min_groups_for_streaming_train", default=prompts.value)
 
     def parts(want: int) -> dict[str, int] | None:
         return None if prompts.value % want else {key: prompts.value // want}
 
-    if streamed is not None and streamed.value < prompts.value:
-        value = draft.divided("the streamed parts", prompts, streamed)
-        draft.put("trainer.minibatches", value, prompts, streamed, back=parts, unless=1)
-    else:
-        draft.could("trainer.minibatches", 1, parts, 1)
+    value = draft.divided("the streamed parts", prompts, streamed) if streamed.value < prompts.value else 1
+    draft.where(value > 1, "trainer.minibatches", value, prompts, streamed, now=1, back=parts, unless=1)
     put_rows(draft, "updates")
 
 
@@ -249,12 +245,9 @@ def _put_pools(draft: Draft, beside: _NodesBeside) -> None:
     draft.take("engine.pp", pp, unless=1)
     # nemo_rl/models/generation/vllm/vllm_generation.py: vllm_dp_size = ep_size // tp_size
     experts = f"{GENERATION}.vllm_cfg.expert_parallel_size"
-    ep = draft.maybe_count(experts)
-    if ep is not None and ep.value > tp.value:
-        dp = draft.divided("the number of ranks that share the experts", ep, tp)
-        draft.put("engine.dp", dp, ep, tp, why="ranks that share the experts", back=parts_of(ep, tp), unless=1)
-    else:
-        draft.could("engine.dp", 1, parts_of(Read(experts, 1, False), tp), 1)
+    ep, why = draft.count(experts, default=1), "ranks that share the experts"
+    dp = draft.divided(f"the number of {why}", ep, tp) if ep.value > tp.value else 1
+    draft.where(dp > 1, "engine.dp", dp, ep, tp, now=1, why=why, back=parts_of(ep, tp), unless=1)
     each = tp if pp.value == 1 else times(tp, pp)
     colocated = draft.flag(f"{GENERATION}.colocated.enabled", default=True)
     resources = f"{GENERATION}.colocated.resources"
@@ -330,10 +323,8 @@ def _put_recipe(draft: Draft) -> None:
     enabled = ("policy.megatron_cfg.enabled", "policy.dtensor_cfg.enabled")
     kinds = {"megatron": (True, False), "fsdp": (False, True)}
     back = one_of({kind: dict(zip(enabled, on, strict=True)) for kind, on in kinds.items()})
-    if megatron.given:
-        draft.put("trainer.recipe.backend", "megatron" if megatron.value else "fsdp", megatron, back=back, unless=None)
-    else:
-        draft.could("trainer.recipe.backend", None, back, None)
+    kind = "megatron" if megatron.value else "fsdp"
+    draft.where(megatron.given, "trainer.recipe.backend", kind, megatron, back=back, unless=None)
     section, other = ("policy.megatron_cfg", "policy.dtensor_cfg")[:: 1 if megatron.value else -1]
     put_rows(draft, "megatron" if megatron.value else "dtensor", f"{section}.")
     lora = f"{section}.peft" if megatron.value else f"{section}.lora_cfg"

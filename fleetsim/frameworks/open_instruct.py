@@ -15,23 +15,19 @@ from fleetsim.frameworks.tables import put_rows
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from open-instruct's flags."""
     draft.mode, draft.preset = "asynchronous", "open-instruct"
-    put_rows(draft, "model")
     prompts = draft.count("num_unique_prompts_rollout", default=16)
-    n = draft.count("num_samples_per_prompt_rollout", "number_samples_per_prompt", default=4)
-    draft.take("workload.group_size", n)
+    n = put_rows(draft, "model")["workload.group_size"]
     draft.product("trainer.batch_samples", prompts, n, why="prompts x responses")
     answer = draft.count("response_length", default=256)
     prompt = draft.count("max_prompt_token_length", default=256)
     common.lengths(draft, answer, prompt)
     # Calls of tools stand between turns within one response length (vllm_utils.py).
-    calls, tools = (
-        draft.count("max_steps", "max_tool_calls", default=5),
-        draft.settings.get("tools", "tool_parser_type"),
-    )
+    calls = draft.count("max_steps", "max_tool_calls", default=5)
+    tools = draft.settings.get("tools", "tool_parser_type")
     turns = None if tools is None else roles.turns_of_calls(calls)
     roles.put_turns(draft, turns, "", "" if tools is None else f"{tools[0].key} = {one_line(tools[1], 40)}")
     if turns is not None:
-        draft.said(roles.TURN_CAP, "per_turn_max_tokens")
+        draft.where_said(roles.TURN_CAP, draft.maybe_count(cap := "per_turn_max_tokens"), cap)
     if tools is not None:
         roles.workers(draft, "tools", [draft.maybe_count("pool_size")], "pool_size")
     roles.judges(draft, "llm_judge_model", "code_api_url")

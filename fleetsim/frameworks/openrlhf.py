@@ -19,9 +19,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     partial = draft.flag("train.partial_rollout_enable", "partial_rollout", default=False)
     draft.mode = "asynchronous" if is_async.value else "hybrid" if together.value else "synchronous"
     draft.preset = f"openrlhf-async{'-partial' * partial.value}" if is_async.value else "openrlhf-hybrid"
-    put_rows(draft, "model")
-    n = draft.count("rollout.n_samples_per_prompt", "n_samples_per_prompt", default=1)
-    draft.take("workload.group_size", n)
+    n = put_rows(draft, "model")["workload.group_size"]
     batch = draft.count("rollout.batch_size", "rollout_batch_size", default=1024)
     samples = draft.product("trainer.batch_samples", batch, n, why="prompts x responses")
     update = draft.count("train.batch_size", "train_batch_size", default=128)
@@ -91,9 +89,8 @@ def _gpus(draft: Draft, is_async: bool, together: Read[bool]) -> None:
     per_node = draft.count("actor.num_gpus_per_node", "actor_num_gpus_per_node", default=8)
     trainer = draft.take("trainer.gpus", on_nodes(nodes, per_node))
     engines = draft.needed_count("vllm.num_engines", "vllm_num_engines", remedy="-- --vllm.num_engines 8")
-    tp = draft.count("vllm.tensor_parallel_size", "vllm_tensor_parallel_size", default=1)
     draft.take("fleet.instances", engines)
-    draft.take("engine.tp", tp)
+    tp = put_rows(draft, "engine")["engine.tp"]
     colocated = together.value and not is_async
     words = {"disaggregated": {together.key: False}} | ({} if is_async else {"colocated": {together.key: True}})
     why = "engines and trainer share GPUs" if colocated else "the engines have GPUs of their own"
@@ -102,7 +99,6 @@ def _gpus(draft: Draft, is_async: bool, together: Read[bool]) -> None:
     if colocated and engines.value * tp.value > trainer.value:
         rule = f"{engines} x {tp} needs more than the actor's {trainer.value} GPUs, which they share"
         draft.refuse(engines.key, engines.value, rule, "use fewer engines or more actor GPUs")
-    put_rows(draft, "engine")
 
 
 def _async(draft: Draft, batch: Read[int]) -> None:

@@ -29,11 +29,8 @@ _HOST = "inference.kv_cache_offload.cpu.num_bytes"
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from prime-rl's keys."""
     draft.mode, draft.preset = "asynchronous", "prime-rl"
-    put_rows(draft, "model")
-    keys = ("orchestrator.group_size", "orchestrator.rollouts_per_example", "rollouts_per_example")
-    group = draft.count(*keys, default=1)
+    group = put_rows(draft, "model")["workload.group_size"]
     sources = _sources(draft, group)
-    draft.put("workload.group_size", group.value, group)
     batch = draft.count("orchestrator.batch_size", "batch_size", default=128)
     tokens = draft.maybe_count("orchestrator.token_batch_size")
     if tokens is not None:
@@ -93,6 +90,9 @@ def _recipe(draft: Draft) -> None:
     if draft.settings.has("orchestrator.algo.teacher"):
         roles.judged(draft, "orchestrator.algo.teacher: a teacher on a server of its own")
         draft.settings.see("orchestrator.algo.teacher")
+    algorithm = draft.maybe_text("orchestrator.algo.type")
+    if algorithm is not None and algorithm.value == "opsd":
+        roles.judged(draft, f"{algorithm}: the policy's engines read each sample again, with a demonstration")
 
 
 def _turns(sources: list[Any]) -> tuple[Read[int] | None, str]:
@@ -154,19 +154,14 @@ def _gpus(draft: Draft) -> int:
             draft.refuse(rollout.key, rollout.value, rule, "deployment.type = multi_node, with nodes for each")
     draft.put("trainer.gpus", trainer.value, trainer)
     instances = draft.parted("fleet.instances", rollout, tp)
-    dp = draft.maybe_count("inference.vllm.data_parallel_size", "inference.parallel.dp")
-    if dp is not None and dp.value > instances:
+    dp = draft.count("inference.vllm.data_parallel_size", "inference.parallel.dp", default=1)
+    if dp.value > instances:
         draft.refuse(dp.key, dp.value, f"needs more than {rollout} with {tp}", "use fewer data-parallel ranks")
     experts = draft.flag("inference.vllm.enable_expert_parallel", default=False)
     ranks = "inference.vllm.data_parallel_size"
-
     shared = lambda want: {ranks: want, experts.key: True}  # noqa: E731 a table of two
-
-    if experts.value and dp is not None and dp.value > 1 and instances % dp.value == 0:
-        why = "ranks that share the experts, each an instance"
-        draft.put("engine.dp", dp.value, dp, experts, why=why, back=shared, unless=1)
-    else:
-        draft.could("engine.dp", 1, shared, 1)
+    share, why = experts.value and instances % dp.value == 0, "ranks that share the experts, each an instance"
+    draft.where(share, "engine.dp", dp.value, dp, experts, now=1, why=why, back=shared, unless=1)
     if kind.value == "single_node":
         draft.could("fleet.instances", instances, lambda want: {ranks: instances})  # the servers of one node
     put_rows(draft, "engine")

@@ -27,9 +27,8 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         rule = "fine-tuning: no rollout to plan" if kind.value == "sft" else other
         draft.refuse(kind.key, kind.value, rule, "give a configuration of task_type reasoning")
         return
-    put_rows(draft, "model")
     prompts = draft.needed_count("data.rollout_batch_size", remedy="-- data.rollout_batch_size=512")
-    n = draft.take("workload.group_size", draft.count("algorithm.group_size", default=1))
+    n = put_rows(draft, "model")["workload.group_size"]
     draft.product("trainer.batch_samples", prompts, n, why="prompts x responses")
     _lengths(draft)
     _gpus(draft)
@@ -145,10 +144,8 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     own = lambda want: {old.key: want, "rollout.return_logprobs": not want}  # noqa: E731 one of the two must be on
     common.hardware_and_times(draft, speed, old.value, penalty.value > 0, with_old=own, with_reference=with_kl)
     put_rows(draft, "trainer")
-    if draft.values.get("trainer.recipe.backend") == "megatron":
-        put_rows(draft, "megatron", "actor.model.")
-    else:
-        put_rows(draft, "fsdp")
+    megatron = draft.values.get("trainer.recipe.backend") == "megatron"
+    put_rows(draft, "megatron" if megatron else "fsdp", "actor.model.")
     critic = draft.flag("critic.use_critic_model", default=False)
     roles.critic(draft, critic, critic.value, lambda want: {critic.key: True} if want else {})
     if draft.flag("reward.use_reward_model", default=False).value:

@@ -63,8 +63,8 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     single = draft.flag("is_num_return_sequences_expand", default=False)
     if single.given and not (single.value or ratio.value or agentic) and group.value > 1:
         draft.put("fleet.in_flight_unit", "groups", single, why="a prompt's responses are one request")
-    filters = [k for k in settings.found if k.endswith(("query_filter_config.type", "group_filter_cls"))]
-    filters = [k for k in filters if settings.found[k].value != "no_filter"]
+    ends = ("query_filter_config.type", "group_filter_cls")
+    filters = [k for k, found in settings.found.items() if k.endswith(ends) and found.value != "no_filter"]
     if filters:
         common.filtering(draft, Read(filters[0], True, True))
         settings.looked_at.update(filters)
@@ -270,10 +270,9 @@ def _gpus(draft: Draft) -> None:
         draft.note(f"{only} GPUs of {rollout.key}", only_rollout)
     engine = draft.text("actor_infer.strategy_args.strategy_name", default="vllm")
     common.engine_name(draft, engine, {"vllm": "vllm", "sglang": "sglang"})
-    share = draft.number(f"{config}.gpu_memory_utilization", f"{config}.mem_fraction_static", default=0.9, most=1.0)
-    key = "mem_fraction_static" if engine.value == "sglang" else "gpu_memory_utilization"
-    said = share if share.given else Read(f"{config}.{key}", 0.9, False)
-    draft.where_said("engine.gpu_memory_utilization", said, said.key)
+    names = ("mem_fraction_static", "gpu_memory_utilization")[:: 1 if engine.value == "sglang" else -1]
+    share = draft.number(*(f"{config}.{name}" for name in names), default=0.9, most=1.0)
+    draft.where_said("engine.gpu_memory_utilization", share)
     put_rows(draft, "graphs of sglang" if engine.value == "sglang" else "graphs", f"{config}.")
     untrained = f"{config}: a drafter that ROLL does not train"
     if engine.value == "vllm":

@@ -38,10 +38,7 @@ def replicas(draft: Draft, section: str, tp: Read[int]) -> Read[int] | None:
     draft.put(f"{SIDES}.prefill", prefill.value, apart, prefill, back=both)
     draft.put(f"{SIDES}.decode", decode.value, decode)
     same = lambda want: tp.written(own.value if want is None else want)  # noqa: E731 null is as many as decode
-    if tp.value != own.value:
-        draft.put(f"{SIDES}.prefill_tp", tp.value, tp, back=same)
-    else:
-        draft.could(f"{SIDES}.prefill_tp", None, same)
+    draft.where(tp.value != own.value, f"{SIDES}.prefill_tp", tp.value, tp, back=same)
     gpus = prefill.value * tp.value + decode.value * own.value
     words = f"{prefill} x {tp.value} + {decode} x {own.value}"
     return Read(words, gpus, apart.given or prefill.given or decode.given)
@@ -176,10 +173,9 @@ def sglang_drafts(
     if not _put(draft, algorithm, known, steps, model, None):
         return
     tokens = draft.count(f"{prefix}speculative_num_draft_tokens", default=tokens_default, least=2)
-    if tokens.value != steps.value + 1 and tokens.given:
-        draft.put(f"{PATH}.num_draft_tokens", tokens.value, tokens, why="a tree")
-    else:
-        draft.could(f"{PATH}.num_draft_tokens", None, lambda want: tokens.written(want or steps.value + 1))
+    branches, as_many = tokens.given and tokens.value != steps.value + 1, steps.value + 1
+    back = lambda want: tokens.written(want or as_many)  # noqa: E731 null is a line of them
+    draft.where(branches, f"{PATH}.num_draft_tokens", tokens.value, tokens, why="a tree", back=back)
     if draft.values[f"{PATH}.method"] == "draft_model":
         draft.could(f"{PATH}.draft_model", None, writes(f"{prefix}speculative_draft_model_path", ""), None)
     draft.settings.get(f"{prefix}speculative_eagle_topk")  # how the tree branches; its size says what it costs

@@ -31,12 +31,11 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     ahead = settings.runs("main_async", "async_trainer") and not fully.value
     together = draft.flag("trainer.placement.colocate_all", default=True)
     draft.mode = "fully async" if fully.value else "one step ahead" if ahead else "synchronous"
-    draft.preset = "skyrl-fully-async"
+    draft.preset = "skyrl-fully-async" if fully.value else "verl-one-step-off" if ahead else "verl-sync"
     if together.value and (fully.value or ahead):
         rule = "asynchronous training has GPUs of its own for rollout"
         draft.refuse(together.key, True, rule, f"{together.key}=false")
-    put_rows(draft, "model")
-    n = draft.take("workload.group_size", draft.count("generator.n_samples_per_prompt", default=5))
+    n = put_rows(draft, "model")["workload.group_size"]
     _batch(draft, n, fully=fully.value)
     _lengths(draft)
     _gpus(draft, together)

@@ -23,9 +23,8 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     ahead = settings.runs("train_async") and not fully
     draft.mode = "fully asynchronous" if fully else "train_async.py" if ahead else "train.py"
     draft.preset = "slime-fully-async" if fully else "slime-async" if ahead else "slime-sync"
-    put_rows(draft, "model")
     batch = draft.needed_count("rollout_batch_size", remedy="-- --rollout-batch-size 32")
-    n = draft.take("workload.group_size", draft.count("n_samples_per_prompt", default=1))
+    n = put_rows(draft, "model")["workload.group_size"]
     samples = draft.product("trainer.batch_samples", batch, n, why="prompts x responses")
     whole, steps = draft.maybe_count("global_batch_size"), draft.maybe_count("num_steps_per_rollout")
     if steps is None:
@@ -44,9 +43,6 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     asked = "rollout_max_prompt_len"
     common.lengths(draft, turn, draft.maybe_count(asked), output_key="rollout_max_response_len", prompt_key=asked)
     instances, ranks = _gpus(draft, async_=ahead or fully)
-    every = draft.count("update_weights_interval", default=1)
-    if ahead or fully:
-        draft.take("sync.every_steps", every)
     _admission(draft, batch, n, instances, ranks, fully=fully, ahead=ahead)
     way = draft.text("update_weight_transport", default="nccl")
     weights = draft.text("update_weight_mode", default="full")
@@ -114,18 +110,13 @@ def _gpus(draft: Draft, async_: bool) -> tuple[int, int]:
     instances, ranks = _layout(draft, rollout)
     put_rows(draft, "engine")
     of_a_server = lambda key: lambda want: None if want is None else {key: want * ranks}  # noqa: E731 shared by ranks
-    running = draft.maybe_count("sglang_max_running_requests")
-    if running is None:
-        draft.could("engine.max_num_seqs", None, of_a_server("sglang_max_running_requests"))
-    else:
-        seqs = max(1, running.value // ranks)
-        draft.put("engine.max_num_seqs", seqs, running, back=of_a_server(running.key))
-    chunk = draft.maybe_count("sglang_chunked_prefill_size", least=-1)
-    back = of_a_server("sglang_chunked_prefill_size" if chunk is None else chunk.key)
-    if chunk is None:
-        draft.could("engine.max_num_batched_tokens", None, back)
-    elif chunk.value > 0:
-        draft.put("engine.max_num_batched_tokens", max(1, chunk.value // ranks), chunk, back=back)
+    running = draft.count("sglang_max_running_requests", default=1)
+    seqs, shared = max(1, running.value // ranks), of_a_server(running.key)
+    draft.where(running.given, "engine.max_num_seqs", seqs, running, back=shared)
+    chunk = draft.count("sglang_chunked_prefill_size", default=1, least=-1)
+    if chunk.value > 0:
+        tokens, back = max(1, chunk.value // ranks), of_a_server(chunk.key)
+        draft.where(chunk.given, "engine.max_num_batched_tokens", tokens, chunk, back=back)
     else:
         whole = draft.count("sglang_max_prefill_tokens", default=16384)
         why = "prompts are not cut"

@@ -97,7 +97,8 @@ def put_rows(draft: Draft, block: str, *sections: str) -> dict[str, Read[Any]]:
             switch = draft.flag(*keys, default=row.default)
             draft.either(row.path, switch, on, off, why=(why, other), unless=unless)
         elif row.default is None and row.kind == "count":
-            draft.said(row.path, *keys, now=row.options.get("unless"), unless=unless)
+            said = draft.maybe_count(*keys)
+            draft.where_said(row.path, said, keys[0], now=row.options.get("unless"), unless=unless)
         else:
             found[row.path] = read = _read(draft, row, keys)
             if "if" not in row.options:
@@ -208,7 +209,8 @@ def _row(path: str, rule: str, *cells: str) -> SettingRow:
 
 _TABLES = tables_of(Path(__file__).with_name("frameworks.txt"))
 OTHER_JOBS = _TABLES.pop("other jobs")
-(FACTS,) = (row[0].split(", ") for row in _TABLES.pop("facts"))  # paths of a scenario that no framework is told
+# Paths of a scenario that no framework is told; those that a framework's mode decides.
+FACTS, SEMANTICS = (_TABLES.pop(name)[0][0].split(", ") for name in ("facts", "semantics"))
 _ANY = _blocks(_TABLES.pop("any"), {})
 FRAMEWORKS: Mapping[str, Framework] = {name: _framework(rows) for name, rows in _TABLES.items()}
 

@@ -93,7 +93,7 @@ def _order(draft: Draft, samples: Read[int], batch: Read[int]) -> None:
     streamed = draft.maybe_count("stream_minibatch_config.num_minibatches")
     steps = draft.count("num_substeps", default=1)
     named = ["asynchronous" if late is not None else "synchronous", *(["streamed"] if streamed is not None else [])]
-    draft.mode, draft.preset = ", ".join(named), "trl-grpo" if late is None else "trl-async-grpo"
+    draft.mode, draft.preset = ", ".join(named), "trl-grpo" if late is None else "tinker-async"
     if streamed is None:
         put_rows(draft, "steps")
         draft.could("trainer.minibatches", 1, writes("stream_minibatch_config.num_minibatches"), 1)

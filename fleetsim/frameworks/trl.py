@@ -134,17 +134,12 @@ def _grpo(draft: Draft, processes: Read[int]) -> None:
         _server(draft)
         _started(draft)
         return
-    tp = draft.take("engine.tp", draft.count("vllm_tensor_parallel_size", default=1))
-    draft.parted("fleet.instances", processes, tp)
-    put_rows(draft, "memory of colocate")
+    draft.parted("fleet.instances", processes, put_rows(draft, "memory of colocate")["engine.tp"])
     draft.put("fleet.placement", "colocated", mode, why="vLLM runs on the trainer's GPUs", back=one_of({}))
     put_rows(draft, "colocate")
     sleep = draft.flag("vllm_enable_sleep_mode", default=False)
     slept = lambda want: sleep.written(want > 0)  # noqa: E731 what takes time is what sleep mode does
-    if not sleep.value:
-        draft.put("fleet.switch_s", 0.0, sleep, why="nothing is offloaded", back=slept)
-    else:
-        draft.could("fleet.switch_s", None, slept)
+    draft.where(not sleep.value, "fleet.switch_s", 0.0, sleep, why="nothing is offloaded", back=slept)
     put_rows(draft, "equal parts")
 
 
@@ -186,17 +181,12 @@ def put_server(draft: Draft, replicas: str, model: str, *others: str, size: str 
 
 def _server(draft: Draft) -> None:
     """The vLLM server."""
-    draft.take(
-        "engine.tp", draft.count("vllm_serve.tensor_parallel_size", "vllm_server_tensor_parallel_size", default=1)
-    )
     put_server(draft, "vllm_serve.data_parallel_size", "vllm_serve.model", "vllm_server_data_parallel_size")
     put_rows(draft, "apart")
     share = draft.number("vllm_serve.gpu_memory_utilization", default=0.9, most=1.0)
     # trl vllm-serve hands its default on; vllm serve has its own.
-    if share.given or (draft.settings.has("vllm_serve") and not draft.settings.runs("vllm serve")):
-        draft.put("engine.gpu_memory_utilization", share.value, share)
-    else:
-        draft.could("engine.gpu_memory_utilization", None, share.written)
+    known = share.given or (draft.settings.has("vllm_serve") and not draft.settings.runs("vllm serve"))
+    draft.where(known, "engine.gpu_memory_utilization", share.value, share, back=share.written)
     prefix = draft.flag("vllm_serve.enable_prefix_caching", default=True)
     off = draft.flag("vllm_serve.no_enable_prefix_caching", default=False)
     if prefix.given or off.given:

@@ -217,11 +217,10 @@ def _v1_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
         put_rows(draft, "separate async", f"{section}.")
         switch = draft.flag(f"{section}.hybrid_rollout.enable_switch", default=False)
         back = one_of({"colocated_lending": {switch.key: True}, "disaggregated": {switch.key: False}})
-        if not switch.value:
-            draft.could("fleet.placement", "disaggregated", back, "disaggregated")
-        else:
+        apart, lent = "disaggregated", "colocated_lending"
+        draft.where(switch.value, "fleet.placement", lent, switch, now=apart, back=back, unless=apart)
+        if switch.value:
             draft.preset += "-switch"
-            draft.put("fleet.placement", "colocated_lending", switch, back=back)
             put_rows(draft, "lending", f"{section}.hybrid_rollout.")
             adaptive = f"{section}.hybrid_rollout.adaptive_switch_threshold"
             if draft.flag(adaptive, default=True).value:
@@ -235,10 +234,8 @@ def _v1_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     strategy = draft.choice("trainer.v1.sampler.max_off_policy_strategy", default="drop", known=("drop", "wait"))
     words = {"wait": "wait", "drop": "drop_and_refill"}
     draft.put("admission.age_action", words[strategy.value], strategy, back=worded(words, lambda w: {strategy.key: w}))
-    why, later = (
-        "verl counts a group of the same step as age 1",
-        lambda want: limit.written(None if want is None else want + 1),
-    )
+    why = "verl counts a group of the same step as age 1"
+    later = lambda want: limit.written(None if want is None else want + 1)  # noqa: E731 the same, back
     draft.put("admission.max_age", float(limit.value - 1), limit, why=why, back=later)
     draft.semantics("admission.age_reference", "creation", "age counts from the step that sent the prompt")
 
@@ -251,11 +248,10 @@ def _instance_gpus(draft: Draft) -> Read[int]:
         return both
     draft.put("engine.tp", tp.value, tp)
     pp = draft.count(f"{ROLLOUT}.pipeline_model_parallel_size", default=1)
-    dp = draft.count(f"{ROLLOUT}.data_parallel_size", default=1)
     if pp.value > 1:  # verl/workers/config/rollout.py, RolloutConfig
         draft.refuse(pp.key, pp.value, "verl's rollout has no pipeline stages", "use tensor parallelism")
     draft.could("engine.pp", 1, one_of({}), 1)
-    draft.put("engine.dp", dp.value, dp, why="ranks of an engine, each an instance", unless=1)
+    put_rows(draft, "engine ranks", f"{ROLLOUT}.")
     return tp
 
 
@@ -342,6 +338,8 @@ def _put_recipe(draft: Draft) -> None:
     estimator = draft.text("algorithm.adv_estimator", default="gae")
     needed = estimator.value == "gae" and not draft.settings.runs("main_gkd")  # distillation has no advantages
     enabled = draft.flag("critic.enable", default=needed)
+    if estimator.value == "remax":
+        draft.note(str(estimator), "a greedy sample more of each prompt, which is generated and not trained")
     roles.critic(draft, enabled if enabled.given else estimator, enabled.value, switched(estimator.key, "gae", "grpo"))
 
 

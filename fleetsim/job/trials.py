@@ -19,7 +19,7 @@ from fleetsim import units
 from fleetsim.config.judges import judges_of
 from fleetsim.config.law_numbers import law_of, steps_per_version
 from fleetsim.config.load import with_changes
-from fleetsim.config.scenario import Scenario, has_spot, most_steps, reclaims_s
+from fleetsim.config.scenario import Scenario, has_spot, most_steps, reclaims_s, sent_samples
 from fleetsim.errors import InputError, StuckError
 from fleetsim.estimates import Estimate, differs, ratio_of
 from fleetsim.job.lengths import where_longest
@@ -37,6 +37,8 @@ Tell = Callable[[str], None]
 # Steps of a look, which only guides a search: fewer of them where one holds many samples, because the mean over a large
 # batch hardly varies; more where the pipeline is deep, whose filling would be all that is seen.
 _LOOK, _FEWEST, _LOOK_SAMPLES, _DEPTHS = 16, 8, 32_768, 3
+# Where the fewest are more samples than this, it is half of them.
+_MANY_SAMPLES = 262_144
 # Of a look on spot machines: steps at the least and at the most, and turns of samples. It must see what rarely happens.
 _SPOT_LOOK, _SPOT_MOST, _SPOT_TURNS = 64, 256, 65_536
 
@@ -143,7 +145,9 @@ def look_steps(scenario: Scenario) -> int:
 
     if scenario.run.events or scenario.run.warmup_steps is not None:
         return most_steps(scenario)
-    steps = max(_FEWEST, min(_LOOK, _LOOK_SAMPLES // scenario.trainer.batch_samples))
+    sent = sent_samples(scenario)
+    fewest = _FEWEST if _FEWEST * sent <= _MANY_SAMPLES else _FEWEST // 2
+    steps = max(fewest, min(_LOOK, int(_LOOK_SAMPLES / sent)))
     deep = max(least_warmup_steps(scenario) - 1, math.ceil(pipeline_steps(scenario)))
     admission = scenario.admission
     if AGE_ACTIONS[admission.age_action].drops and law_of(scenario).ahead is None:  # what is dropped waits so long

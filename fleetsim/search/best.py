@@ -15,14 +15,16 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
+import numpy as np
 from msgspec import Struct
 
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.transport import SyncTimes
 from fleetsim.job import nameplate
 from fleetsim.job.trainer_scaling import can_be, takes_turns
 from fleetsim.job.trials import Trial, Trials, unit_of, with_instances
 from fleetsim.policies.samples import AGE_ACTIONS
-from fleetsim.search.bound import Bounds
+from fleetsim.search.bound import Bounds, PoolSizes
 from fleetsim.search.objective import FINE, Target, least, objective, price_per_s
 from fleetsim.search.rate_matching import MOST_INSTANCES
 from fleetsim.search.runnable_counts import largest_that_runs, nearest, nearest_that_runs, smallest
@@ -75,11 +77,11 @@ class _Search:
 
     def __init__(self, trials: Trials, guess: int, targets: Sequence[Target], replications: int, beat: float) -> None:
         self._trials, self._targets, self._replications, self._beat = trials, targets, replications, beat
-        self._counts = _counts(trials.scenario, guess)
+        self._bounds, self._floors = Bounds(steady=True), dict[int, float]()
+        self._counts = _counts(trials.scenario, guess, self._affordable)
         near = min(bisect_left(self._counts, guess), len(self._counts) - 1)
         self._start = nearest_that_runs(trials.looks, self._counts, near) + 1
         self._most = len(self._counts)
-        self._bounds, self._floors = Bounds(steady=True), dict[int, float]()
 
     def best(self, fine: float) -> Best:
         """See the module's docstring."""
@@ -99,6 +101,18 @@ class _Search:
         each = [least_held for t in helped if (least_held := self._fewest([t], knee)) is not None]
         largest = self._long(self._most) if helped else None
         return Best(self._at(self._within(max(knee, *each, 1))), self._at(knee), largest)
+
+    def _affordable(self, guess: int, most: int) -> int:
+        """Of GPUs that both use in turn, the most instances that may be better than the guess, up to `most`: no step is
+        shorter than its longest responses with nothing beside them."""
+        scenario = self._trials.scenario
+        if not self._trials.simulates or any(t.helped_by_instances for t in self._targets):
+            return most
+        nothing = PoolSizes(np.array([float(most)]), np.zeros(1), np.zeros(1), [SyncTimes(0.0, 0.0, 0.0)])
+        least_s = _FALLS * max(float(s[0]) for s in self._bounds.by_pools(scenario, nothing).values())
+        limit = min(self._beat, objective(scenario, guess, self._trials.looks.at(guess, 1).mean("step_s")))
+        within = bisect_right(range(guess, most + 1), limit, key=lambda n: objective(scenario, n, least_s))
+        return max(guess, guess + within - 1)
 
     def _at(self, k: int) -> int:
         return self._counts[k - 1]
@@ -125,6 +139,8 @@ class _Search:
     def _look_floor_s(self, k: int) -> float:
         """The same of a look. In a deep pipeline it trains what is finished first, so it may be shorter than any long
         run: then all looks are taken to be so, by as much."""
+        if not self._floor_s(k):
+            return 0.0
         seen = [(self._step_s(n), self._floor_s(n)) for n in self._looked()]
         return self._floor_s(k) * min([1.0, *(step / floor for step, floor in seen if floor > 0.0)])
 
@@ -284,14 +300,14 @@ class _Search:
         return chosen
 
 
-def _counts(scenario: Scenario, guess: int) -> Sequence[int]:
+def _counts(scenario: Scenario, guess: int, affordable: Callable[[int, int], int]) -> Sequence[int]:
     """The counts that a search may choose, ascending, in whole engines; where both pools take turns on the same GPUs
-    those of which a trainer can be laid out, and has room for its states."""
+    those that are affordable, of which a trainer can be laid out, and has room for its states."""
     unit = unit_of(scenario)
     most = math.ceil(_most_useful(scenario, guess) / unit) * unit
     if not takes_turns(scenario):
         return range(unit, most + 1, unit)
-    most = max(most, _TURNS * guess)  # its trainer may gain where rollout gains no more
+    most = affordable(guess, max(most, _TURNS * guess))  # its trainer may gain where rollout gains no more
     return [n for n in range(unit, most + 1, unit) if can_be(scenario, n)]
 
 

@@ -290,6 +290,7 @@ class Surface:
         wanted = [
             (n, factor)
             for n in self._posts
+            if not self._turns  # one after the other they are never even
             for even in (_EVEN if n == self._n else _EVEN_BESIDE)
             if (factor := (self._alone[n].step_s * math.exp(even) - self._held_s(n)) / self._seconds(n)) > _ALONE
         ]

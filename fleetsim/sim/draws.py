@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.judges import at_rollout
-from fleetsim.config.scenario import Scenario, most_steps, settles
+from fleetsim.config.scenario import Scenario, most_steps, sent_samples, settles, steps_ahead
 from fleetsim.engine.kernel.tables import ASKED, EVALUATED, G_TRAINED, GONE, OF_GROUPS, OF_SAMPLES
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.state import World
@@ -244,10 +244,7 @@ def _expected_groups(scenario: Scenario) -> int:
     What is trained, thrown away by filter and oversampling, and in flight at the end; at most two million samples. What
     may be ahead is counted up to as many steps as the run has: more is drawn if engines ever get there.
     """
-    admission = scenario.admission
-    most = max(admission.max_staleness, admission.batches_ahead, admission.async_ratio, admission.staleness_threshold)
     steps = min(most_steps(scenario), _OPEN_STEPS) if settles(scenario) else most_steps(scenario)
-    ahead = 2 + min(most * scenario.sync.every_steps, steps)
-    kept = (1 - scenario.workload.filter.zero_variance_share) / scenario.buffer.oversampling
-    groups = scenario.groups_per_step * (steps + ahead) / kept
+    ahead = 2 + min(steps_ahead(scenario), steps)
+    groups = sent_samples(scenario) / scenario.workload.group_size * (steps + ahead)
     return max(64, math.ceil(min(groups, MOST_SAMPLES_AT_ONCE / scenario.workload.group_size)))

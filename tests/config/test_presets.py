@@ -38,6 +38,7 @@ SYSTEMS = {
     "skyrl": {"fully-async"},
     "nemo-rl": {"sync", "async-grpo", "sc-in-order", "sc-ready-first", "sc-weight-fifo", "sc-windowed"},
     "pipelinerl": {"", "max-lag"},
+    "tinker": {"async"},
     "slime": {"sync", "async", "fully-async"},
     "prime-rl": {""},
     "laminar": {""},

@@ -77,9 +77,8 @@ def test_presets_take_what_their_framework_is_known_for(preset: str) -> None:
     named = job.scenario.trainer.recipe.framework
     assert job.scenario.engine.slowdown == slowdown_of(named)
     assert load_scenario(preset).engine.slowdown == 1.0
-    assert (named is not None) == preset.startswith(
-        ("areal", "nemo-rl", "open-instruct", "openrlhf", "prime-rl", "roll-", "skyrl", "slime", "trl", "verl")
-    )
+    known = ("areal", "nemo-rl", "open-instruct", "openrlhf", "prime-rl", "roll-", "skyrl", "slime", "tinker", "trl")
+    assert (named is not None) == preset.startswith((*known, "verl"))
 
 
 def test_what_was_given_stands() -> None:

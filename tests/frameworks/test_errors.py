@@ -285,3 +285,24 @@ def test_a_script_that_reads_its_command_line_is_read_as_its_docstring_starts_it
     assert (made.workload.group_size, made.workload.output_tokens.model_dump()["max"]) == (4, 900)
     assert any("its docstring shows" in note for note in read.not_understood)
     assert "is missing" in problems("trl", SCRIPT.replace(" run.py --model", ""), "run.py")
+
+
+SAMPLES = "actor_rollout_ref.model.path=Qwen/Qwen3-8B actor_rollout_ref.rollout.n=8 data.train_files=f.parquet"
+SERVED = "trainer.policy.model.path=Qwen/Qwen3-8B generator.inference_engine.num_engines=4"
+
+
+@pytest.mark.parametrize(
+    ("framework", "text", "told"),
+    [  # verl/trainer/main_generation_server.py, main_eval.py; skyrl/train/entrypoints/serve.py, main_generate.py
+        ("verl", f"python3 -m verl.trainer.main_generation_server {SAMPLES}", "a rollout without training"),
+        ("verl", "python3 -m verl.trainer.main_eval data.path=f.parquet", "an evaluation"),
+        ("skyrl", f"python -m skyrl.train.entrypoints.serve {SERVED}", "no trainer to plan for"),
+        ("skyrl", f"python -m skyrl.train.entrypoints.main_generate {SERVED}", "no trainer to plan for"),
+        ("openrlhf", "docker run --runtime=nvidia -it --rm --shm-size=10g image bash", "does not start it"),
+        ("trl", "accelerate launch examples/scripts/online_dpo.py --model_name_or_path Qwen/Qwen3-8B", "on its own"),
+        ("trl", "accelerate launch examples/scripts/sdpo.py --model_name_or_path Qwen/Qwen3-8B", "is not modelled"),
+        ("verl", f"python3 -m verl.trainer.main_ppo {SAMPLES.replace('Qwen/Qwen3-8B', 'path_to_mm2')}", "placeholder"),
+    ],
+)  # fmt: skip
+def test_work_that_trains_nothing_is_called_by_its_name(framework: str, text: str, told: str) -> None:
+    assert told in problems(framework, text, "c.sh")

@@ -166,7 +166,7 @@ CASES = (
     ),
     Case(
         "skyrl_fully_async.sh",
-        "skyrl-fully-async",
+        "verl-sync",
         {"admission.law": "barrier", "fleet.placement": "disaggregated", "trainer.recipe.optimizer_steps": 2},
         words=("trainer.fully_async.enabled=false", "trainer.policy_mini_batch_size=32"),
     ),
@@ -568,7 +568,7 @@ CASES = (
     ),
     Case(
         "tinker.sh",
-        "trl-async-grpo",
+        "tinker-async",
         {
             "workload.group_size": 8,
             "workload.turns.count": 6,
@@ -584,7 +584,7 @@ CASES = (
     ),
     Case(
         "tinker.sh",
-        "trl-async-grpo",
+        "tinker-async",
         {"workload.output_tokens.max": 4096, "trainer.minibatches": 4},
         words=("max_turns=1", "num_substeps=2"),
     ),

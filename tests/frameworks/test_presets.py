@@ -9,7 +9,7 @@ import pytest
 
 from fleetsim.config import Scenario, load_scenario
 from fleetsim.frameworks.convert import FRAMEWORKS, scenario_from
-from fleetsim.frameworks.source import read_source
+from fleetsim.frameworks.source import parsed_source, read_source
 from fleetsim.frameworks.trl import CLASSES
 from fleetsim.trainer.estimate import token_seconds
 
@@ -43,7 +43,6 @@ OTHER_PASSES = {
     "ms_swift_ray.yaml",
     "ms_swift_server.sh",
     "rlinf.yaml",
-    "tinker.sh",
     "tinker_config.json",
 }
 # What the configuration itself says otherwise than the preset: --partial-rollout, vllm_generate_batch_size,
@@ -56,7 +55,6 @@ SAID_OTHERWISE = {
     "ms_swift_server.sh": {"fleet.placement"},
     "ms_swift_ray.yaml": {"fleet.placement"},
     "rlinf.yaml": {"fleet.placement"},
-    "tinker.sh": {"admission.age_reference", "sync.in_flight"},
     "tinker_config.json": {"fleet.group_placement", "fleet.placement", "fleet.routing"},
 }
 
@@ -78,3 +76,12 @@ def test_semantics_are_the_presets(file: str) -> None:
     own, usual = result.scenario.trainer.recipe, preset.trainer.recipe
     same = all(getattr(own, name) == getattr(usual, name) for name in PASSES)
     assert same == (file not in OTHER_PASSES), (own, usual)
+
+
+def test_what_a_preset_has_otherwise_is_said() -> None:
+    """SkyRL waits for the whole batch by default, on shared GPUs (skyrl/train/config); its preset does not."""
+    read = parsed_source("python -m skyrl.train.entrypoints.main_base trainer.policy.model.path=Qwen/Qwen3-8B", "c.sh")
+    assert scenario_from("skyrl", read).alike == "as the preset verl-sync, but for fleet.routing"
+    server = scenario_from("trl", read_source(str(DATA / "trl_server.sh"), (), CLASSES))
+    assert server.alike == "as the preset trl-grpo, but for fleet.placement"
+    assert server.alike in server.scenario.description

@@ -115,7 +115,8 @@ gconfig: {{n_samples: 4, max_new_tokens: 1000{}}}
     ("more", "section", "turns", "most"),
     [
         (", max_tokens: 6000", "econfig: {max_steps: 50}", 50, 6000),
-        (", max_tokens: 6000", "tir: {max_turns: 3}", 3, 3000),
+        ("", "tir: {max_turns: 3, max_length: 9000}", 4, 8000),
+        ("", "tir: {max_turns: 2, max_length: 3000}", 3, 3000),
         ("", "max_tokens_per_trajectory: 5000", None, 5000),
         ("", "", 1, 1000),
     ],
@@ -208,7 +209,7 @@ SWIFT = "NPROC_PER_NODE=8 swift rlhf --rlhf_type grpo --model q/q --max_completi
 TINKER = "python -m tinker_cookbook.recipes.search_tool.train max_tokens=700 max_turns={}"
 OF_ONE_TURN = [
     ("skyrl", SKYRL + "generator.max_input_length=4096 generator.max_turns={}", "c.sh", 500),
-    ("areal", AREAL.format(", max_tokens: 9000", "tir: {{max_turns: {}}}").replace("{{", "{").replace("}}", "}"),
+    ("areal", AREAL.format(", max_tokens: 9000", "econfig: {{max_steps: {}}}").replace("{{", "{").replace("}}", "}"),
      "c.yaml", 1000),
     ("nemo-rl", NEMO.replace("TURNS", "{}"), "c.yaml", 1024),
     ("prime-rl", PRIME, "c.toml", 300),

@@ -226,6 +226,7 @@ SHIPPED: dict[str, tuple[str, float | None, float, float, float | None]] = {
     "slime-sync": ("a batch, then the trainer", 0, 0, 512, 0),
     "streamrl": ("1 batch ahead", 1, 1, 512, None),
     "sync-colocated": ("a batch, then the trainer", 0, 0, 512, 0),
+    "tinker-async": ("no admission limit", None, 2, math.inf, 4),
     "trl-async-grpo": ("no admission limit", None, 2, math.inf, 4),
     "trl-async-grpo-lora": ("no admission limit", None, 2, math.inf, 4),
     "trl-grpo": ("a batch, then the trainer", 0, 0, 512, 0),
