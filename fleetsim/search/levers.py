@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.judges import JUDGES, judges_of
-from fleetsim.config.law_numbers import law_of, sizes_of
+from fleetsim.config.law_numbers import budget_steps, law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, has_spot
 from fleetsim.config.tree import is_given
@@ -331,7 +331,7 @@ def _nothing_ahead(scenario: Scenario) -> bool:
         return False
     law = law_of(scenario)
     runs_on = isinstance(law.lets_in, EachStep) and law.lets_in.kept_running(a) > 0
-    return law.promised_steps(a, sizes_of(scenario)) == 0 and not runs_on
+    return budget_steps(scenario) == 0 and not runs_on
 
 
 def _cadence(scenario: Scenario) -> Iterator[Lever]:

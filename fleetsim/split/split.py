@@ -15,7 +15,7 @@ from functools import partial
 from typing import Literal
 
 from fleetsim import units
-from fleetsim.config.law_numbers import budget_steps
+from fleetsim.config.law_numbers import promised_steps
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import Interrupted
@@ -97,7 +97,7 @@ def split(
     """
     check_second_is_counted(scenario, given)
     job, asked, measure = divided(scenario, frozenset(given)), rules, remembered(measure)
-    rules, oldest = _whole(rules, job), allowed.oldest(budget_steps(job))
+    rules, oldest = _whole(rules, job), allowed.oldest(promised_steps(job, given))
     counts = split_counts(job, gpus, rules)
     ways = _explored(Ways(PlanCrews(job, measure, tell), gpus, counts, by, oldest, Search(measure, tell)))
     outcomes = ranked(ways.allowed(ways.decided), by)
@@ -163,7 +163,7 @@ def best_way(scenario: Scenario, gpus: int, given: Collection[str], measure: Mea
     """The way with the shortest step that the recipe permits, without anything beside it. Raises as `split` does."""
     check_second_is_counted(scenario, given)
     job = divided(scenario, frozenset(given))
-    counts, oldest = split_counts(job, gpus, _whole(_ANY_TRAINER, job)), budget_steps(job)
+    counts, oldest = split_counts(job, gpus, _whole(_ANY_TRAINER, job)), promised_steps(job, given)
     measure = remembered(measure)
     ways = _explored(Ways(PlanCrews(job, measure, None), gpus, counts, "step_s", oldest, Search(measure, None)))
     return ranked(ways.allowed(ways.decided), "step_s")[0]
