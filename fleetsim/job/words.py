@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
 
 from fleetsim import units
+from fleetsim.config.judges import judges_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.defaults import ENTRY_POINTS, default_limits
 from fleetsim.engine.gpus import gpu_of
@@ -25,6 +26,7 @@ from fleetsim.policies.samples import AGE_ACTIONS, IN_FLIGHT
 from fleetsim.quantities import quantity
 from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of, profile_of
+from fleetsim.sim.stations import stations_of
 
 
 class Binding(Struct, frozen=True):
@@ -135,6 +137,47 @@ def binding_words(binding: str, scenario: Scenario | None = None, idle: float = 
             lift="more instances at a time (sync.at_once), or all of them (sync.scope: global)",
         )
     return words
+
+
+# What the workers of a station are called.
+CALLED: Mapping[str, str] = {"tools": "sandboxes", "reward": "reward workers"}
+# A limit is reached where so much of it is in use.
+_REACHED = 0.95
+
+
+def binding_line(binding: str, scenario: Scenario, of: Mapping[str, Estimate]) -> str:
+    """What binds, and which limit of a station is reached where one is: "tools and rewards: the rate limit of tools, 20
+    calls per second". of: metrics by dotted name."""
+    name = binding_words(binding, idle=of["trainer_idle_fraction"].mean).name
+    used, limit = max(_limits(binding, scenario, of), default=(0.0, ""))
+    return f"{name}: {limit}" if used >= _REACHED else name
+
+
+def _limits(binding: str, scenario: Scenario, of: Mapping[str, Estimate]) -> Iterator[tuple[float, str]]:
+    """(share that is in use, limit) of the stations that a binding is about."""
+
+    def mean(metric: str) -> float:
+        return of[f"stations.{name}.{metric}"].mean
+
+    def rate(limit: float | None, what: str, whose: str) -> Iterator[tuple[float, str]]:
+        if limit is not None:
+            told = f"the rate limit of {whose}, {units.plural(limit, what)} per second"
+            yield mean("calls") / (limit * of["step_s"].mean), told
+
+    for name, station in stations_of(scenario).items() if binding == "environment" else ():
+        yield from rate(station.calls_per_s, "call", "tools" if name == "tools" else "rewards")
+        if station.workers is not None:
+            yield mean("busy_fraction"), f"all {station.workers:,} {CALLED[name]} are in use"
+    for name, judge in judges_of(scenario).items() if binding == "judge" else ():
+        if judge.has_engines:
+            yield mean("busy_fraction"), f"{units.plural(judge.instances, 'engine')} of the {name}, always at work"
+        elif judge.api is not None:
+            whose = f"the {name}'s API"
+            yield from rate(judge.api.requests_per_s, "request", whose)
+            yield mean("in_service") / judge.api.concurrency, f"{judge.api.concurrency:,} requests at once of {whose}"
+            if judge.api.tokens_per_s is not None:  # what waits for longer than it is served has met some limit
+                told = f"the rate limit of {whose}, {units.plural(judge.api.tokens_per_s, 'token')} per second"
+                yield _REACHED * (mean("waiting") > mean("in_service")), told
 
 
 # Section of a scenario -> the part of the system that a reader looks for, where that has another name.

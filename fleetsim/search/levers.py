@@ -26,6 +26,7 @@ from fleetsim.job.assumptions import is_estimated
 from fleetsim.job.derived_values import SECONDS, TP, instance_gpus, with_derived
 from fleetsim.job.lengths import law_from_flags, share_above
 from fleetsim.job.nameplate import context_in_flight, samples_in_flight
+from fleetsim.job.words import CALLED
 from fleetsim.policies.admission import BATCHES_AHEAD
 from fleetsim.policies.law import EachStep, Looser, written
 from fleetsim.policies.samples import IN_FLIGHT
@@ -48,8 +49,6 @@ ONE_MORE, CAP, NO_CAP, LOWER_CAP, HELD, HOST, WORKERS, LARGER_TRAINER, SMALLER_T
     "length_cap",
 )
 RESUMED = "resumed_in_flight"
-# What the workers of a station are called.
-CALLED: Mapping[str, str] = {"tools": "sandboxes", "reward": "reward workers"}
 # Shares of instances on spot machines that are tried beside another one, and what they are called.
 ON_DEMAND, HALF_SPOT, ALL_SPOT = "on_demand", "half_spot", "all_spot"
 _SHARES: Mapping[str, tuple[float, str]] = {

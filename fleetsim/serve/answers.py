@@ -45,7 +45,7 @@ def count(asked: Mapping[str, Any]) -> dict[str, Any]:
     from fleetsim.job.facts import run_facts
     from fleetsim.job.trainer_scaling import count_words
     from fleetsim.job.trials import remembered, simulated, with_instances
-    from fleetsim.job.words import binding_words
+    from fleetsim.job.words import binding_line
     from fleetsim.size.size import decided
     from fleetsim.tell.facts import Fact, facts
 
@@ -58,11 +58,10 @@ def count(asked: Mapping[str, Any]) -> dict[str, Any]:
         if time.monotonic() > until:
             break
         curve[instances] = trials.at(instances, 1)
-    idle = chosen.estimates["trainer_idle_fraction"].mean
     table = facts(
         f"{count_words(found.job, best)}, in the likeliest case.",
         run_facts(chosen.estimates, with_instances(found.job, best)),
-        Fact("binds", binding_words(chosen.binding, idle=idle).name),
+        Fact("binds", binding_line(chosen.binding, found.job, chosen.estimates)),
     )
     return {"whole": False, **_told(job, best, table, curve)}
 
