@@ -109,6 +109,21 @@ def test_every_row_of_the_form_is_an_option() -> None:
         )
 
 
+def test_an_agents_job_is_whole_and_what_has_no_row_is_kept_by_its_path() -> None:
+    agents = {"turns": "uniform:1:5", "tool_s": 5, "sandboxes": 64, "sandbox_start_s": 4}
+    asked = {"options": {**SMALL, **agents, "stations.tools.calls_per_s": 2}}
+    found = count(asked)
+    said = "--turns uniform:1:5 --tool-s 5 --sandboxes 64 --sandbox-start-s 4"
+    assert said in found["command"]
+    assert found["command"].endswith("--set stations.tools.calls_per_s=2")
+    assert {name: found["values"][name] for name in ("turns", "tool_s", "sandboxes")} == {
+        "turns": 3, "tool_s": 5, "sandboxes": 64
+    }  # fmt: skip
+    assert ["binds", "tools and rewards: the rate limit of tools, 2 calls per second"] in found["lines"]
+    with pytest.raises(fs.InputError, match="did you mean"):
+        count({"options": {"stations.tools.callsps": 2}})
+
+
 def test_no_aiohttp_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "aiohttp", None)
     with pytest.raises(fs.OutsideError, match=r"fleetsim\[server\]"):
