@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 
 from msgspec import Struct
 
@@ -149,12 +150,13 @@ def binding_line(binding: str, scenario: Scenario, of: Mapping[str, Estimate]) -
     """What binds, and which limit of a station is reached where one is: "tools and rewards: the rate limit of tools, 20
     calls per second". of: metrics by dotted name."""
     name = binding_words(binding, idle=of["trainer_idle_fraction"].mean).name
-    used, limit = max(_limits(binding, scenario, of), default=(0.0, ""))
-    return f"{name}: {limit}" if used >= _REACHED else name
+    reached = (limit for used, limit in _limits(binding, scenario, of) if used >= _REACHED)
+    return ": ".join([name, *islice(reached, 1)])
 
 
 def _limits(binding: str, scenario: Scenario, of: Mapping[str, Estimate]) -> Iterator[tuple[float, str]]:
-    """(share that is in use, limit) of the stations that a binding is about."""
+    """(share that is in use, limit) of the stations that a binding is about; a rate first, for calls that wait for it
+    have their workers already."""
 
     def mean(metric: str) -> float:
         return of[f"stations.{name}.{metric}"].mean
