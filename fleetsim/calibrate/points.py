@@ -139,7 +139,7 @@ def how_good(profile: Profile) -> str:
             )
         median = units.share(_median(errors))
         return (
-            f"Predicts {len(errors)} batches kept out of the fit: makespan off by {median} in the "
+            f"Predicts {units.plural(len(errors), 'batch')} kept out of the fit: makespan off by {median} in the "
             f"median, {units.share(max(errors))} at worst; the requests' finish times by {units.share(finish)} in the "
             "median of the worst batch."
         )
@@ -156,7 +156,7 @@ def how_fast(profile: Profile) -> tuple[str, ...]:
         return ()
     best = max(rows, key=lambda r: r.tok_s)
     return (
-        f"Up to {best.tok_s:,.0f} output tok/s, measured with {best.point.decodes:,.0f} sequences of "
+        f"Up to {best.tok_s:,.0f} output tok/s, measured with {units.plural(round(best.point.decodes), 'sequence')} of "
         f"{best.context:,.0f} tokens.",
     )
 
@@ -235,7 +235,8 @@ def _decodes(profile: Profile) -> Chart | None:
     y = log_axis("ms per iteration", _MS * min(seconds), _MS * max(seconds))
     first, last = contexts[0][1][-1], contexts[-1][1][-1]
     words = (
-        f"Symbols are measured, lines are predicted. With {first.point.decodes:,.0f} sequences of {first.context:,.0f} "
+        "Symbols are measured, lines are predicted. With "
+        f"{units.plural(round(first.point.decodes), 'sequence')} of {first.context:,.0f} "
         f"tokens an iteration takes {_MS * first.point.seconds:,.1f} ms"
     )
     if len(contexts) > 1:
@@ -252,7 +253,7 @@ def _dots(name: str, x: list[float], rows: Sequence[PointRow], style: MarkLook, 
 
 
 def _decode_words(r: PointRow) -> str:
-    return f"{r.point.decodes:,.0f} sequences, context {r.context:,.0f}: {_both(r)}"
+    return f"{units.plural(round(r.point.decodes), 'sequence')}, context {r.context:,.0f}: {_both(r)}"
 
 
 def _both(r: PointRow) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator
 
+from fleetsim import units
 from fleetsim.config.sections import Sections
 from fleetsim.config.tree import is_touched
 from fleetsim.errors import Problem
@@ -137,7 +138,8 @@ def _lent_instances_fit_the_trainer(s: Sections) -> Iterator[Problem]:
         return
     most, given = s.trainer.gpus // s.engine.gpus, s.fleet.lending.instances
     if most < 1 or (given is not None and given > most):
-        rule = f"the trainer's {s.trainer.gpus} GPUs make {most} instances of {s.engine.gpus}"
+        made = units.plural(most, "instance")
+        rule = f"the trainer's {units.plural(s.trainer.gpus, 'GPU')} make {made} of {s.engine.gpus}"
         remedy = "use fewer, or more trainer.gpus" if most else "raise trainer.gpus or lower engine.tp"
         yield Problem("fleet.lending.instances", given, rule, remedy)
 

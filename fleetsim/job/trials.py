@@ -334,7 +334,7 @@ class Trials:
 
     def _said(self, instances: int, done: int, of: int) -> None:
         if self._tell is not None:
-            self._tell(f"simulating {units.plural(instances, 'instance')}: {done} of {of} runs")
+            self._tell(f"simulating {units.plural(instances, 'instance')}: {done} of {units.plural(of, 'run')}")
 
 
 def never(instances: int, replications: int, error: StuckError) -> Trial:

@@ -216,7 +216,7 @@ class Search:
 
         def done(i: int, run: Mapping[str, Any] | None) -> None:
             if what:
-                self._tell(f"{what}: {i + 1:,} of {len(jobs):,} runs")
+                self._tell(f"{what}: {i + 1:,} of {units.plural(len(jobs), 'run')}")
             n, (choice, scenario) = jobs[i][0], plans[jobs[i][0]]
             if run is None:
                 self.found.pop(scenario, None)

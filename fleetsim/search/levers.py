@@ -230,7 +230,7 @@ def _held(scenario: Scenario) -> Iterator[Lever]:
     most = samples_held(scenario)
     if most >= scenario.workload.group_size:
         path = "fleet.max_in_flight_samples_per_instance"
-        yield _pulled(scenario, HELD, f"at most {most:,} samples in flight per instance", {path: most})
+        yield _pulled(scenario, HELD, f"at most {units.plural(most, 'sample')} in flight per instance", {path: most})
 
 
 def _host(scenario: Scenario) -> Iterator[Lever]:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from fleetsim import units
 from fleetsim.errors import OutsideError
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def measure_server(
         finally:
             runner.run(client.close())
     if client.limited:
-        say(f"the server answered 429 to {client.limited} requests; they were sent again")
+        say(f"the server answered 429 to {units.plural(client.limited, 'request')}, sent again")
 
 
 async def _engine(
