@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.judges import judges_of
-from fleetsim.config.law_numbers import law_of, steps_per_version
+from fleetsim.config.law_numbers import law_of, sizes_of, steps_per_version
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, has_spot, most_steps, reclaims_s
 from fleetsim.errors import InputError, StuckError
@@ -37,6 +37,8 @@ Tell = Callable[[str], None]
 # Steps of a look, which only guides a search: fewer of them where one holds many samples, because the mean over a large
 # batch hardly varies; more where the pipeline is deep, whose filling would be all that is seen.
 _LOOK, _FEWEST, _LOOK_SAMPLES, _DEPTHS = 16, 8, 32_768, 3
+# Where engines alone limit what is in flight, an empty fleet fills in waves: so many times as deep.
+_FILLINGS = 2
 # Of a look on spot machines: steps at the least and at the most, and turns of samples. It must see what rarely happens.
 _SPOT_LOOK, _SPOT_MOST, _SPOT_TURNS = 64, 256, 65_536
 
@@ -145,8 +147,10 @@ def look_steps(scenario: Scenario) -> int:
         return most_steps(scenario)
     steps = max(_FEWEST, min(_LOOK, _LOOK_SAMPLES // scenario.trainer.batch_samples))
     deep = max(least_warmup_steps(scenario) - 1, math.ceil(pipeline_steps(scenario)))
-    admission = scenario.admission
-    if AGE_ACTIONS[admission.age_action].drops and law_of(scenario).ahead is None:  # what is dropped waits so long
+    admission, law = scenario.admission, law_of(scenario)
+    if law.in_flight(admission, sizes_of(scenario)) == math.inf:  # all that engines hold starts, and ends, together
+        deep *= _FILLINGS
+    if AGE_ACTIONS[admission.age_action].drops and law.ahead is None:  # what is dropped waits so long
         deep = max(deep, math.ceil((admission.max_age or 0.0) * steps_per_version(scenario)))
     if any(judge.has_engines for judge in judges_of(scenario).values()):  # their queue fills behind that of the engines
         deep *= _DEPTHS
