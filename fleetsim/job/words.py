@@ -157,29 +157,24 @@ def binding_line(binding: str, scenario: Scenario, of: Mapping[str, Estimate]) -
 def _limits(binding: str, scenario: Scenario, of: Mapping[str, Estimate]) -> Iterator[tuple[float, str]]:
     """(share that is in use, limit) of the stations that a binding is about; a rate first, for calls that wait for it
     have their workers already."""
-
-    def mean(metric: str) -> float:
-        return of[f"stations.{name}.{metric}"].mean
-
-    def rate(limit: float | None, what: str, whose: str) -> Iterator[tuple[float, str]]:
-        if limit is not None:
-            told = f"the rate limit of {whose}, {units.plural(limit, what)} per second"
-            yield mean("calls") / (limit * of["step_s"].mean), told
-
-    for name, station in stations_of(scenario).items() if binding == "environment" else ():
-        yield from rate(station.calls_per_s, "call", "tools" if name == "tools" else "rewards")
-        if station.workers is not None:
-            yield mean("busy_fraction"), f"all {station.workers:,} {CALLED[name]} are in use"
-    for name, judge in judges_of(scenario).items() if binding == "judge" else ():
-        if judge.has_engines:
-            yield mean("busy_fraction"), f"{units.plural(judge.instances, 'engine')} of the {name}, always at work"
-        elif judge.api is not None:
-            whose = f"the {name}'s API"
-            yield from rate(judge.api.requests_per_s, "request", whose)
-            yield mean("in_service") / judge.api.concurrency, f"{judge.api.concurrency:,} requests at once of {whose}"
-            if judge.api.tokens_per_s is not None:  # what waits for longer than it is served has met some limit
-                told = f"the rate limit of {whose}, {units.plural(judge.api.tokens_per_s, 'token')} per second"
-                yield _REACHED * (mean("waiting") > mean("in_service")), told
+    stations, judges = stations_of(scenario), judges_of(scenario)
+    for name in stations if binding == "environment" else judges if binding == "judge" else ():
+        m = {metric.rpartition(".")[2]: e.mean for metric, e in of.items() if metric.startswith(f"stations.{name}.")}
+        m["busy"], rate = m.get("busy_fraction", 0.0), m["calls"] / of["step_s"].mean
+        if name in stations:
+            if (most := stations[name].calls_per_s) is not None:
+                whose = "tools" if name == "tools" else "rewards"
+                yield rate / most, f"the rate limit of {whose}, {units.plural(most, 'call')} per second"
+            yield m["busy"], f"all {stations[name].workers or 0:,} {CALLED[name]} are in use"
+        elif (api := judges[name].api) is None:
+            yield m["busy"], f"{units.plural(judges[name].instances, 'engine')} of the {name}, always at work"
+        else:
+            if (most := api.requests_per_s) is not None:
+                yield rate / most, f"the rate limit of the {name}'s API, {units.plural(most, 'request')} per second"
+            yield m["in_service"] / api.concurrency, f"{api.concurrency:,} requests at once of the {name}'s API"
+            if (most := api.tokens_per_s) is not None:  # what waits for longer than it is served has met some limit
+                waits = m["waiting"] > m["in_service"]
+                yield float(waits), f"the rate limit of the {name}'s API, {units.plural(most, 'token')} per second"
 
 
 # Section of a scenario -> the part of the system that a reader looks for, where that has another name.
