@@ -188,7 +188,8 @@ def way_assumptions(job: Scenario, asked: Rules, rules: Rules, given: frozenset[
 def _own(job: Scenario, least: int | None, given: frozenset[str]) -> Iterator[Assumption]:
     trainer = job.trainer
     seconds = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases", "trainer.scaling.points")
-    if not any(is_given(path, given) for path in seconds) or not is_given("trainer.gpus", given | _gpus_of(job)):
+    at = {"trainer.gpus"} if trainer.scaling.points else set()  # points say at how many GPUs they were measured
+    if not any(is_given(path, given) for path in seconds) or not is_given("trainer.gpus", given | at):
         text = f"{mean_step_s(job):.3g} s of compute per step on {units.plural(trainer.gpus, 'GPU')}"
         yield Assumption("trainer.fixed_s", trainer.fixed_s, "--trainer-step-s --trainer-gpus", text)
     if not trainer.scaling.points and not is_given(_SHARE, given):
@@ -201,11 +202,6 @@ def _own(job: Scenario, least: int | None, given: frozenset[str]) -> Iterator[As
         holds = "weights, gradients, Adam states"
         text = f"a split's trainer has at least {units.plural(least, 'GPU')} ({holds})"
         yield Assumption("trainer.gpus", least, "--trainer-min-gpus", text)
-
-
-def _gpus_of(job: Scenario) -> frozenset[str]:
-    """Points say at how many GPUs they were measured."""
-    return frozenset({"trainer.gpus"}) if job.trainer.scaling.points else frozenset()
 
 
 def _slower_on_more(job: Scenario) -> Iterator[str]:
