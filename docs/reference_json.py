@@ -21,7 +21,23 @@ SMALL = ("--set", "trainer.batch_samples=64", "--set", "run.replications=2", "--
 # The command (without which its document is left out), and arguments that make it write one soon.
 DOCUMENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("size", ("--batch", "64", "--len", "200", "--replications", "2")),
-    ("split", ("--gpus", "4", "--batch", "64", "--len", "200", "--model", "Qwen/Qwen2.5-1.5B", "--replications", "2")),
+    (
+        "split",
+        (
+            "--gpus",
+            "4",
+            "--max-staleness",
+            "4",
+            "--batch",
+            "64",
+            "--len",
+            "200",
+            "--model",
+            "Qwen/Qwen2.5-1.5B",
+            "--replications",
+            "2",
+        ),
+    ),
     ("plan", ("--gpus", "4", "--batch", "64", "--len", "200", "--model", "Qwen/Qwen2.5-1.5B", "--replications", "2")),
     ("simulate", ("async-one-step", *SMALL, "--steps", "12")),
     ("compare", ("async-one-step", "sync-colocated", "--replications", "2", "--steps", "12")),

@@ -82,7 +82,8 @@ def _step_time(profile: Profile) -> Table:
     notes = [note]
     if fit is not None:
         notes.append(
-            f"fitted to {fit.observations:,} durations, {fit.left_out:,} outliers left out; each load predicted by a "
+            f"fitted to {units.plural(fit.observations, 'duration')}, "
+            f"{units.plural(fit.left_out, 'outlier')} left out; each load predicted by a "
             f"fit without it: median {units.share(fit.median)}, p90 {units.share(fit.p90)}"
         )
         if fit.overhead_s > 0:

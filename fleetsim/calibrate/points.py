@@ -130,7 +130,8 @@ def how_good(profile: Profile) -> str:
                 f"times by {units.share(finish)} in the median."
             )
         return (
-            f"Predicts {len(errors)} batches kept out of the fit: makespan off by {units.share(median(errors))} in the "
+            f"Predicts {units.plural(len(errors), 'batch')} kept out of the fit: makespan off by "
+            f"{units.share(median(errors))} in the "
             f"median, {units.share(max(errors))} at worst; the requests' finish times by {units.share(finish)} in the "
             "median of the worst batch."
         )
@@ -147,7 +148,7 @@ def how_fast(profile: Profile) -> tuple[str, ...]:
         return ()
     best = max(rows, key=lambda r: r.tok_s)
     return (
-        f"Up to {best.tok_s:,.0f} output tok/s, measured with {best.point.decodes:,.0f} sequences of "
+        f"Up to {best.tok_s:,.0f} output tok/s, measured with {units.plural(round(best.point.decodes), 'sequence')} of "
         f"{best.context:,.0f} tokens.",
     )
 
@@ -215,14 +216,17 @@ def _decodes(profile: Profile) -> Chart | None:
         name, (fewest, most) = f"{context:,.0f} tokens of context", (group[0].point.decodes, group[-1].point.decodes)
         line = decode_line(profile.coefficients, context, fewest, most, swept_drafts(profile))
         series.append(ChartSeries("", "line", [b for b, _ in line], [_MS * s for _, s in line], style))
-        told = [f"{r.point.decodes:,.0f} sequences, context {r.context:,.0f}: {_both(r)}" for r in group]
+        told = [
+            f"{units.plural(round(r.point.decodes), 'sequence')}, context {r.context:,.0f}: {_both(r)}" for r in group
+        ]
         series.append(_dots(name, [r.point.decodes for r in group], group, style, told))
     seconds = [s for r in rows for s in (r.point.seconds, r.predicted_s)]
     x = log_axis("sequences decoding", min(r.point.decodes for r in rows), max(r.point.decodes for r in rows))
     y = log_axis("ms per iteration", _MS * min(seconds), _MS * max(seconds))
     first, last = contexts[0][1][-1], contexts[-1][1][-1]
     words = (
-        f"Symbols are measured, lines are predicted. With {first.point.decodes:,.0f} sequences of {first.context:,.0f} "
+        "Symbols are measured, lines are predicted. With "
+        f"{units.plural(round(first.point.decodes), 'sequence')} of {first.context:,.0f} "
         f"tokens an iteration takes {_MS * first.point.seconds:,.1f} ms"
     )
     if len(contexts) > 1:

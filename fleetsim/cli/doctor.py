@@ -101,7 +101,10 @@ def environment(environ: Mapping[str, str] = os.environ) -> Check:
     from fleetsim.config.load import env_overrides
 
     ours = {name: value for name, value in environ.items() if name.upper().startswith("FLEETSIM_")}
-    shown = {name: _shown(name, ours[name]) for name in sorted(ours)}
+    shown = {
+        name: "(set, not shown)" if _SECRET.search(name) else _CREDENTIALS.sub("//...@", ours[name])
+        for name in sorted(ours)
+    }
     strange = [name for name in shown if "__" not in name and name not in KNOWN and not name.startswith(_OF_TESTS)]
     text = ", ".join(f"{name}={value}" for name, value in shown.items()) or "no FLEETSIM_* variable is set"
     facts = {"set": shown, "unknown": strange}
@@ -114,10 +117,6 @@ def environment(environ: Mapping[str, str] = os.environ) -> Check:
         remedy = "is the name right? A field of a scenario is FLEETSIM_SECTION__FIELD"
         return Check("environment", "warning", f"{text}; nothing reads {', '.join(strange)}", remedy, facts)
     return Check("environment", "ok", text, None, facts)
-
-
-def _shown(name: str, value: str) -> str:
-    return "(set, not shown)" if _SECRET.search(name) else _CREDENTIALS.sub("//...@", value)
 
 
 BROKEN = 3

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
+from fleetsim import units
 from fleetsim.config.sections import Sections
+from fleetsim.config.tree import is_touched
 from fleetsim.errors import Problem
 from fleetsim.policies import admission, samples
 from fleetsim.policies.admission import LAWS
@@ -58,19 +60,24 @@ def budget_steps(scenario: Sections) -> float | None:
     """Optimizer steps that a trained sample may be old by what the recipe says; None where it says no number.
 
     A recipe whose generation waits for the trainer, or may be 0 versions ahead of it, asks for samples of the newest
-    weights. Of a window of eta versions of k steps the last sample is k (eta + 1) - 1 steps old, if it is done in time.
+    weights; one that limits their age says it itself. Of a window of eta versions of k steps the last sample is
+    k (eta + 1) - 1 steps old, if it is done in time.
     """
     law, a, k = law_of(scenario), scenario.admission, steps_per_version(scenario)
-    if law.waits_for_trainer:
+    most = math.ceil(law.ahead.most(a)) if law.ahead is not None and law.ahead.promised else None
+    if law.waits_for_trainer or most == 0:
         return 0.0
-    if law.ahead is not None and law.ahead.promised:
-        most = math.ceil(law.ahead.most(a))
-        if most == 0:
-            return 0.0
-        return float(k * (most + 1) - 1 if law.ahead.unit == "versions" else most + k - 1)
     if AGE_ACTIONS[a.age_action].limits_age and a.max_age is not None:
         return float(k * (math.ceil(a.max_age) + 1) - 1)
-    return None
+    if most is None or law.ahead is None:
+        return None
+    return float(k * (most + 1) - 1 if law.ahead.unit == "versions" else most + k - 1)
+
+
+def promised_steps(scenario: Sections, given: Collection[str]) -> float | None:
+    """The same, where somebody said it: a law of admission that is assumed promises nobody anything. given: dotted
+    paths that the user wrote."""
+    return budget_steps(scenario) if is_touched("admission", given) else None
 
 
 # --- Rules of admission, buffer, streaming, lending and sync scope: policies that need or exclude each other.
@@ -131,7 +138,8 @@ def _lent_instances_fit_the_trainer(s: Sections) -> Iterator[Problem]:
         return
     most, given = s.trainer.gpus // s.engine.gpus, s.fleet.lending.instances
     if most < 1 or (given is not None and given > most):
-        rule = f"the trainer's {s.trainer.gpus} GPUs make {most} instances of {s.engine.gpus}"
+        made = units.plural(most, "instance")
+        rule = f"the trainer's {units.plural(s.trainer.gpus, 'GPU')} make {made} of {s.engine.gpus}"
         remedy = "use fewer, or more trainer.gpus" if most else "raise trainer.gpus or lower engine.tp"
         yield Problem("fleet.lending.instances", given, rule, remedy)
 

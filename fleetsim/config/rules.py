@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from fleetsim import units
 from fleetsim.config.judges import JUDGES, as_rollout, judges_of
 from fleetsim.config.law_numbers import POLICY_RULES, Rules, rule_of
 from fleetsim.config.sections import Sections
@@ -327,7 +328,8 @@ def _evaluation_has_engines(s: Sections) -> Iterator[Problem]:
         return
     fit = s.trainer.gpus // s.engine.gpus
     if fit < (e.instances or 1):
-        rule = f"the trainer's {s.trainer.gpus} GPUs make {fit} instances of {s.engine.gpus}"
+        made = units.plural(fit, "instance")
+        rule = f"the trainer's {units.plural(s.trainer.gpus, 'GPU')} make {made} of {s.engine.gpus}"
         yield Problem("evaluation.instances", e.instances or 1, rule, "use fewer, or evaluation.at: rollout")
 
 

@@ -184,12 +184,8 @@ def write_history(run: Records, place: Path, end_s: float | None = None, until_s
     )
 
 
-def _page_labels(records: Records) -> dict[str, str]:
-    return {"engine": "0", "model_name": records.scenario.engine.model}
-
-
 def _targets(records: Records) -> Callable[[int | None], dict[str, str]]:
-    engine = _page_labels(records)
+    engine = {"engine": "0", "model_name": records.scenario.engine.model}
 
     def labels(target: int | None) -> dict[str, str]:
         if target is None:

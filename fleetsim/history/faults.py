@@ -14,6 +14,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim import units
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history.counters import MAX_HOLE_S, lifespan, no_total, restarts
@@ -57,7 +58,7 @@ def resets(values: Mapping[str, Floats], instances: Sequence[InstanceId]) -> lis
     if not often.any():
         return []
     named = [f"{instances[i]} {n} x" if n > 1 else str(instances[i]) for i, n in enumerate(often) if n]
-    text = f"Counters restarted {int(often.sum())} times: {few(named, 8)}. Growth is counted across it."
+    text = f"Counters restarted {units.plural(int(often.sum()), 'time')}: {few(named, 8)}. Growth is counted across it."
     return [Note("reset", text)]
 
 

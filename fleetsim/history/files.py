@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fleetsim import units
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import Text, text
 from fleetsim.history import tensorboard, wandb
@@ -106,7 +107,7 @@ def read_run(folder: Path, wanted: Callable[[str], bool] | None) -> tuple[RunLog
                 column[1].append(value)
                 column[2].append(time_ms / 1000.0)
         if wrong:
-            text = f"{path.name}: {wrong} lines are no `milliseconds value step`, and are left out."
+            text = f"{path.name}: {units.plural(wrong, 'line')} left out: not `milliseconds value step`."
             notes.append(Note("partial", text))
     if not scalars.names:
         rule, remedy = "the run has no metrics", "give the folder of a run that logged"
@@ -142,7 +143,7 @@ def read_project(path: Path, run: str, wanted: Callable[[str], bool] | None) -> 
             wrong += 1
             continue
         table.add({name: value for name, value in row.items() if value is not None})
-    notes = [Note("partial", f"{wrong} rows of the project are no JSON objects, and are left out.")] if wrong else []
+    notes = [Note("partial", f"{units.plural(wrong, 'row')} of the project left out: no JSON object.")] if wrong else []
     return table, notes
 
 

@@ -52,10 +52,6 @@ def _by_law(s: Scenario) -> bool:
     return has_spot(s) and s.fleet.spot.trace is None
 
 
-def _profiled(s: Scenario) -> bool:
-    return s.engine.kind == "measured"
-
-
 def _starts_by_itself(s: Scenario) -> bool:
     given = s.engine.max_num_seqs, s.engine.max_num_batched_tokens
     return _modelled(s) and s.engine.name == "vllm" and None in given
@@ -119,7 +115,7 @@ def _lengths(say: Callable[[Lognormal], str]) -> Callable[[Scenario], str]:
 
 
 _DEFAULTS = (
-    _Default("engine.profile", words.named_profile, _profiled),
+    _Default("engine.profile", words.named_profile, lambda s: s.engine.kind == "measured"),
     _Default("engine.model", lambda s: s.engine.model, _modelled),
     _Default("engine.gpu", lambda s: s.engine.gpu, _modelled),
     _Default("engine.tp", words.instance),

@@ -19,6 +19,7 @@ from fleetsim.job.input_moves import InputPart, MetricRanges
 from fleetsim.job.lengths import share_at_cap
 from fleetsim.job.nameplate import generated_mean, trainer_step_s
 from fleetsim.job.trainer_scaling import takes_turns
+from fleetsim.job.words import CALLED
 from fleetsim.quantities import EVALUATION_S
 from fleetsim.sim.judges import beside_gpus
 from fleetsim.sim.second_pool import as_first, second_gpus, second_pool
@@ -157,8 +158,8 @@ def _hourly(of: Mapping[str, Estimate], scenario: Scenario) -> tuple[str, str, f
     gpus += f" + {second:,}" if second else ""
     beside = beside_gpus(scenario)
     gpus += f" + {beside:,}" if beside else ""
-    paid = {"sandboxes": scenario.stations.tools, "reward workers": scenario.stations.reward}
-    workers = [f"{s.workers:,} {name}" for name, s in paid.items() if s.workers and s.worker_price_usd_per_h]
+    paid = {name: getattr(scenario.stations, name) for name in CALLED}
+    workers = [f"{s.workers:,} {CALLED[name]}" for name, s in paid.items() if s.workers and s.worker_price_usd_per_h]
     what = " and ".join([f"{gpus} GPU{'' if gpus == '1' else 's'}", *workers])
     return f"{units.money(usd)} an hour for {what}", "cost", usd, "money"
 

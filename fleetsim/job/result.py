@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 
+from fleetsim import units
 from fleetsim.job.keywords import keywords
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Told(Watch):
 
     def replications(self, done: int, of: int) -> None:
         """Tells it in words."""
-        self._tell(f"simulating: {done} of {of} replications")
+        self._tell(f"simulating: {done} of {units.plural(of, 'replication')}")
 
 
 def told(tell: Callable[[str], None] | None) -> Watch:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.judges import judges_of
-from fleetsim.config.law_numbers import law_of, steps_per_version
+from fleetsim.config.law_numbers import law_of, sizes_of, steps_per_version
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, has_spot, most_steps, reclaims_s, sent_samples
 from fleetsim.errors import InputError, StuckError
@@ -39,6 +39,8 @@ Tell = Callable[[str], None]
 _LOOK, _FEWEST, _LOOK_SAMPLES, _DEPTHS = 16, 8, 32_768, 3
 # Where the fewest are more samples than this, it is half of them.
 _MANY_SAMPLES = 262_144
+# Where engines alone limit what is in flight, an empty fleet fills in waves: so many times as deep.
+_FILLINGS = 2
 # Of a look on spot machines: steps at the least and at the most, and turns of samples. It must see what rarely happens.
 _SPOT_LOOK, _SPOT_MOST, _SPOT_TURNS = 64, 256, 65_536
 
@@ -149,8 +151,10 @@ def look_steps(scenario: Scenario) -> int:
     fewest = _FEWEST if _FEWEST * sent <= _MANY_SAMPLES else _FEWEST // 2
     steps = max(fewest, min(_LOOK, int(_LOOK_SAMPLES / sent)))
     deep = max(least_warmup_steps(scenario) - 1, math.ceil(pipeline_steps(scenario)))
-    admission = scenario.admission
-    if AGE_ACTIONS[admission.age_action].drops and law_of(scenario).ahead is None:  # what is dropped waits so long
+    admission, law = scenario.admission, law_of(scenario)
+    if law.in_flight(admission, sizes_of(scenario)) == math.inf:  # all that engines hold starts, and ends, together
+        deep *= _FILLINGS
+    if AGE_ACTIONS[admission.age_action].drops and law.ahead is None:  # what is dropped waits so long
         deep = max(deep, math.ceil((admission.max_age or 0.0) * steps_per_version(scenario)))
     if any(judge.has_engines for judge in judges_of(scenario).values()):  # their queue fills behind that of the engines
         deep *= _DEPTHS
@@ -338,7 +342,7 @@ class Trials:
 
     def _said(self, instances: int, done: int, of: int) -> None:
         if self._tell is not None:
-            self._tell(f"simulating {units.plural(instances, 'instance')}: {done} of {of} runs")
+            self._tell(f"simulating {units.plural(instances, 'instance')}: {done} of {units.plural(of, 'run')}")
 
 
 def never(instances: int, replications: int, error: StuckError) -> Trial:

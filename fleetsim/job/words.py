@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 
 from msgspec import Struct
 
 from fleetsim import units
+from fleetsim.config.judges import judges_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.defaults import ENTRY_POINTS, default_limits
 from fleetsim.engine.gpus import gpu_of
@@ -25,6 +27,7 @@ from fleetsim.policies.samples import AGE_ACTIONS, IN_FLIGHT
 from fleetsim.quantities import quantity
 from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of, profile_of
+from fleetsim.sim.stations import stations_of
 
 
 class Binding(Struct, frozen=True):
@@ -135,6 +138,43 @@ def binding_words(binding: str, scenario: Scenario | None = None, idle: float = 
             lift="more instances at a time (sync.at_once), or all of them (sync.scope: global)",
         )
     return words
+
+
+# What the workers of a station are called.
+CALLED: Mapping[str, str] = {"tools": "sandboxes", "reward": "reward workers"}
+# A limit is reached where so much of it is in use.
+_REACHED = 0.95
+
+
+def binding_line(binding: str, scenario: Scenario, of: Mapping[str, Estimate]) -> str:
+    """What binds, and which limit of a station is reached where one is: "tools and rewards: the rate limit of tools, 20
+    calls per second". of: metrics by dotted name."""
+    name = binding_words(binding, idle=of["trainer_idle_fraction"].mean).name
+    reached = (limit for used, limit in _limits(binding, scenario, of) if used >= _REACHED)
+    return ": ".join([name, *islice(reached, 1)])
+
+
+def _limits(binding: str, scenario: Scenario, of: Mapping[str, Estimate]) -> Iterator[tuple[float, str]]:
+    """(share that is in use, limit) of the stations that a binding is about; a rate first, for calls that wait for it
+    have their workers already."""
+    stations, judges = stations_of(scenario), judges_of(scenario)
+    for name in stations if binding == "environment" else judges if binding == "judge" else ():
+        m = {metric.rpartition(".")[2]: e.mean for metric, e in of.items() if metric.startswith(f"stations.{name}.")}
+        m["busy"], rate = m.get("busy_fraction", 0.0), m["calls"] / of["step_s"].mean
+        if name in stations:
+            if (most := stations[name].calls_per_s) is not None:
+                whose = "tools" if name == "tools" else "rewards"
+                yield rate / most, f"the rate limit of {whose}, {units.plural(most, 'call')} per second"
+            yield m["busy"], f"all {stations[name].workers or 0:,} {CALLED[name]} are in use"
+        elif (api := judges[name].api) is None:
+            yield m["busy"], f"{units.plural(judges[name].instances, 'engine')} of the {name}, always at work"
+        else:
+            if (most := api.requests_per_s) is not None:
+                yield rate / most, f"the rate limit of the {name}'s API, {units.plural(most, 'request')} per second"
+            yield m["in_service"] / api.concurrency, f"{api.concurrency:,} requests at once of the {name}'s API"
+            if (most := api.tokens_per_s) is not None:  # what waits for longer than it is served has met some limit
+                waits = m["waiting"] > m["in_service"]
+                yield float(waits), f"the rate limit of the {name}'s API, {units.plural(most, 'token')} per second"
 
 
 # Section of a scenario -> the part of the system that a reader looks for, where that has another name.

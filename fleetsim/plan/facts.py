@@ -10,7 +10,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.job.facts import AHEAD_NOT_AGE, assumed_line, being_wrong, run_facts, run_line, swing_line
 from fleetsim.job.grounds import assumed_section, how_sure, observed_line, rests_on
 from fleetsim.job.metrics import CANDIDATE_METRICS
-from fleetsim.job.words import binding_words, idle_of_both, kind_of
+from fleetsim.job.words import binding_line, idle_of_both, kind_of
 from fleetsim.plan import words
 from fleetsim.plan.plan import RANGED, Plans
 from fleetsim.plan.space import PlanRow, gpus_of, usd_per_h, usd_per_token
@@ -132,7 +132,7 @@ def plan_facts(result: Plans) -> Facts:
     """What one must know of a plan, as a table."""
     row, of = result.best, result.best.estimates
     s, ranges, usd = row.scenario, row.ranges, 1e6 * usd_per_token(row)
-    idle, doubt = of["trainer_idle_fraction"].mean, () if ranges is None else [part.path for part in ranges.parts]
+    doubt = () if ranges is None else [part.path for part in ranges.parts]
     token = "cost of a million trained tokens"
     run, observed = Fact("run", run_line(result.scenario, result.as_run_s)), Fact("observed", observed_line(s))
     if result.contradicted:
@@ -145,7 +145,7 @@ def plan_facts(result: Plans) -> Facts:
         run_facts(of, s, None if ranges is None else ranges.metrics, row.age),
         Fact("cost_per_million_tokens", "", "", usd, "money", title=token),
         Fact("needs", words.needs(result)),
-        Fact("binds", binding_words(row.binding, idle=idle).name),
+        Fact("binds", binding_line(row.binding, s, of)),
         Fact("allow", _allow(result)),
         observed,
         Fact("assumed", assumed_line(s, result.assumptions, doubt)),

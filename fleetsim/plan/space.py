@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from fleetsim.config.law_numbers import budget_steps
+from fleetsim.config.law_numbers import promised_steps
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
@@ -61,7 +61,7 @@ class Space:
 
     def __init__(self, asked: ChoiceInputs, budget: Budget, crewing: PlanCrews | None = None) -> None:
         self.asked, self.budget, self.crewing = asked, budget, crewing
-        self.own = budget_steps(asked.scenario)
+        self.own = promised_steps(asked.scenario, asked.given)
         self._counted: defaultdict[Value, dict[int, Engines]] = defaultdict(dict)  # by the count of their second make
         self.engines = tuple(self._engines())
 
@@ -164,5 +164,5 @@ class Space:
         """Permissions that nobody gave, of what could be had here, and one step more of staleness."""
         had = {need for engines in self.engines for need in engines.value.needs.split()}
         yield from (name for name in NAMES if name in had and name not in allowed.names)
-        if self.own is not None:
-            yield stale(int(max(self.own, allowed.staleness or 0)) + 1)
+        if (oldest := allowed.oldest(self.own)) is not None:
+            yield stale(int(oldest) + 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
@@ -269,13 +268,9 @@ class Law(Struct, frozen=True, kw_only=True):
 
     def depth_steps(self, settings: Settings, sizes: Sizes) -> float:
         """Steps from the start of a run until what is trained was generated under the law."""
-        return _DEPTH_WITHOUT_NUMBER if self.ahead is None else self.ahead.most(settings) * self._steps(sizes)
-
-    def promised_steps(self, settings: Settings, sizes: Sizes) -> float | None:
-        """Steps of staleness that the law promises; a fractional window lets part of the samples reach the next."""
-        if self.ahead is None or not self.ahead.promised:
-            return None
-        return math.ceil(self.ahead.most(settings)) * self._steps(sizes)
+        if self.ahead is None:
+            return _DEPTH_WITHOUT_NUMBER
+        return self.ahead.most(settings) * (sizes.steps_per_version if self.counts_versions else 1.0)
 
     def units_out(self, settings: Settings) -> float | None:
         """Batches or versions, by `ahead.unit`, that may be out at a time; None where the law promises no number."""
@@ -296,9 +291,6 @@ class Law(Struct, frozen=True, kw_only=True):
             return None
         now = self.ahead.most(settings) + self.ahead.and_current
         return (now + self.looser.more) / now
-
-    def _steps(self, sizes: Sizes) -> float:
-        return sizes.steps_per_version if self.counts_versions else 1.0
 
 
 def written(number: float) -> str:

@@ -216,7 +216,7 @@ class Search:
 
         def done(i: int, run: Mapping[str, Any] | None) -> None:
             if what:
-                self._tell(f"{what}: {i + 1:,} of {len(jobs):,} runs")
+                self._tell(f"{what}: {i + 1:,} of {units.plural(len(jobs), 'run')}")
             n, (choice, scenario) = jobs[i][0], plans[jobs[i][0]]
             if run is None:
                 self.found.pop(scenario, None)
@@ -233,7 +233,10 @@ class Search:
 
     def aged(self, plans: Sequence[Found[C]]) -> list[Found[C]]:
         """The plans with a long run of each: a short one may end before the oldest samples are trained."""
-        longer = [(f.choice, with_changes(f.scenario, {"run.steps": _long(f.scenario)})) for f in plans]
+        longer = []
+        for f in plans:  # long enough for the age of its samples, and affordable
+            steps = max(look_steps(f.scenario), min(_LONG, _LONG_SAMPLES // f.scenario.trainer.batch_samples))
+            longer.append((f.choice, with_changes(f.scenario, {"run.steps": steps})))
         runs = side_by_side(lambda one: self._one(*one, 0), longer)
         self.tally.runs += len(longer)
         return [replace(f, long=() if run is None else (run,)) for f, run in zip(plans, runs, strict=True)]
@@ -274,11 +277,6 @@ def rough_s(bounds: Bounds, alike: Sequence[Candidate]) -> list[float]:
     together = one.share.kind != "split"
     found = bounds.rough_s(one.engines.scenario, pools_for(alike), one.ahead.steps, together=together)
     return [float(seconds) for seconds in found]
-
-
-def _long(scenario: Scenario) -> int:
-    """Steps of a run that is long enough for the age of its samples, and affordable."""
-    return max(look_steps(scenario), min(_LONG, _LONG_SAMPLES // scenario.trainer.batch_samples))
 
 
 class Likely(Struct):

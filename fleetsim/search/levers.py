@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.judges import JUDGES, judges_of
-from fleetsim.config.law_numbers import law_of, sizes_of
+from fleetsim.config.law_numbers import budget_steps, law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, has_spot
 from fleetsim.config.tree import is_given
@@ -26,6 +26,7 @@ from fleetsim.job.assumptions import is_estimated
 from fleetsim.job.derived_values import SECONDS, TP, instance_gpus, with_derived
 from fleetsim.job.lengths import law_from_flags, share_above
 from fleetsim.job.nameplate import context_in_flight, samples_in_flight
+from fleetsim.job.words import CALLED
 from fleetsim.policies.admission import BATCHES_AHEAD
 from fleetsim.policies.law import EachStep, Looser, written
 from fleetsim.policies.samples import IN_FLIGHT
@@ -48,8 +49,6 @@ ONE_MORE, CAP, NO_CAP, LOWER_CAP, HELD, HOST, WORKERS, LARGER_TRAINER, SMALLER_T
     "length_cap",
 )
 RESUMED = "resumed_in_flight"
-# What the workers of a station are called.
-CALLED: Mapping[str, str] = {"tools": "sandboxes", "reward": "reward workers"}
 # Shares of instances on spot machines that are tried beside another one, and what they are called.
 ON_DEMAND, HALF_SPOT, ALL_SPOT = "on_demand", "half_spot", "all_spot"
 _SHARES: Mapping[str, tuple[float, str]] = {
@@ -231,7 +230,7 @@ def _held(scenario: Scenario) -> Iterator[Lever]:
     most = samples_held(scenario)
     if most >= scenario.workload.group_size:
         path = "fleet.max_in_flight_samples_per_instance"
-        yield _pulled(scenario, HELD, f"at most {most:,} samples in flight per instance", {path: most})
+        yield _pulled(scenario, HELD, f"at most {units.plural(most, 'sample')} in flight per instance", {path: most})
 
 
 def _host(scenario: Scenario) -> Iterator[Lever]:
@@ -331,7 +330,7 @@ def _nothing_ahead(scenario: Scenario) -> bool:
         return False
     law = law_of(scenario)
     runs_on = isinstance(law.lets_in, EachStep) and law.lets_in.kept_running(a) > 0
-    return law.promised_steps(a, sizes_of(scenario)) == 0 and not runs_on
+    return budget_steps(scenario) == 0 and not runs_on
 
 
 def _cadence(scenario: Scenario) -> Iterator[Lever]:

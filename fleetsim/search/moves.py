@@ -15,6 +15,7 @@ from fleetsim.estimates import Runs, differs, ratio_of
 from fleetsim.job.result import Later
 from fleetsim.job.trainer_scaling import count_words, takes_turns
 from fleetsim.job.trials import Measure, Tell, Trial, Trials, looked, runs_of, trial_of, unit_of, with_instances
+from fleetsim.job.words import CALLED
 from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.records import replace
 from fleetsim.search.alternative import (
@@ -30,7 +31,7 @@ from fleetsim.search.alternative import (
     permission_of,
 )
 from fleetsim.search.change import Typed
-from fleetsim.search.levers import CALLED, ONE_MORE, STALENESS, Lever, cuts_many, levers_of, risk_of
+from fleetsim.search.levers import ONE_MORE, STALENESS, Lever, cuts_many, levers_of, risk_of
 from fleetsim.search.objective import Target, objective
 from fleetsim.search.rate_matching import matched
 from fleetsim.sim.stations import FULL

@@ -40,9 +40,9 @@ class Allowed(Struct, frozen=True):
         return self.names.issuperset(needed)
 
     def oldest(self, own: float | None) -> float | None:
-        """Steps that 99 % of the trained samples may be old: what the recipe permits itself (`budget_steps`), or what
-        was allowed where that is more. None where the recipe promises no number: nothing is held against it."""
-        return None if own is None else max(own, float(self.staleness or 0))
+        """Steps that 99 % of the trained samples may be old: what the recipe promises (`promised_steps`), or what was
+        allowed where that is more. None where nobody said a number: nothing is held against it."""
+        return own if self.staleness is None else max(own or 0.0, float(self.staleness))
 
     def also(self, permission: str) -> Allowed:
         """The same with one permission more, as it is written."""

@@ -27,10 +27,10 @@ from fleetsim.config.tree import value_at
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.trials import Memo, Tell, Trial, Trials, long_enough, never, trial_of, with_instances
+from fleetsim.job.words import CALLED
 from fleetsim.search.alternative import Anew, anew
 from fleetsim.search.best import best_of
 from fleetsim.search.bound import Bounds
-from fleetsim.search.levers import CALLED
 from fleetsim.search.objective import Target, least, objective, price_per_s
 from fleetsim.search.rate_matching import matched
 from fleetsim.search.runnable_counts import smallest

@@ -39,13 +39,13 @@ _PROSE = ("description", "source")
 def count(asked: Mapping[str, Any]) -> dict[str, Any]:
     """The count, what its fleet does, and as much of the curve as there is time for.
 
-    asked: `start` (a shipped name, a scenario as a mapping, or nothing), `options` (as of `fleetsim.load`). Raises
-    InputError, StuckError.
+    asked: `start` (a shipped name, a scenario as a mapping, or nothing), `options` (as of `fleetsim.load`, and
+    values by dotted path). Raises InputError, StuckError.
     """
     from fleetsim.job.facts import run_facts
     from fleetsim.job.trainer_scaling import count_words
     from fleetsim.job.trials import remembered, simulated, with_instances
-    from fleetsim.job.words import binding_words
+    from fleetsim.job.words import binding_line
     from fleetsim.size.size import decided
     from fleetsim.tell.facts import Fact, facts
 
@@ -58,11 +58,10 @@ def count(asked: Mapping[str, Any]) -> dict[str, Any]:
         if time.monotonic() > until:
             break
         curve[instances] = trials.at(instances, 1)
-    idle = chosen.estimates["trainer_idle_fraction"].mean
     table = facts(
         f"{count_words(found.job, best)}, in the likeliest case.",
         run_facts(chosen.estimates, with_instances(found.job, best)),
-        Fact("binds", binding_words(chosen.binding, idle=idle).name),
+        Fact("binds", binding_line(chosen.binding, found.job, chosen.estimates)),
     )
     return {"whole": False, **_told(job, best, table, curve)}
 
@@ -120,7 +119,8 @@ def _job(asked: Mapping[str, Any]) -> Job:
         wrong.append(Problem("options", "profile, run", "name files", "send a log, or use the command line"))
     if wrong:
         raise InputError(wrong)
-    return load(start, **options)
+    changes = {name: value for name, value in options.items() if "." in name}
+    return load(start, changes, **{name: value for name, value in options.items() if name not in changes})
 
 
 def _paths(asked: Any, path: str = "") -> Iterator[tuple[str, str]]:
@@ -190,20 +190,25 @@ def _curve(metric: str, best: int, curve: Mapping[int, Trial]) -> str:
 
 
 def _values(job: Job) -> dict[str, Any]:
-    """What each row of the form is in this job; a row that nothing says is left out."""
+    """What each row of the form is in this job, of a law its mean; a row that nothing says is left out."""
     from fleetsim.job.derived_values import training_step_s
     from fleetsim.job.nameplate import generated_mean
     from fleetsim.job.settings import place_of
     from fleetsim.serve.form import form_fields
+    from fleetsim.workload.lengths import mean_length
+    from fleetsim.workload.turns import mean_turns
 
     # What a flag says of several keys at once.
     found: dict[str, Any] = {
-        "len": round(generated_mean(job.scenario)), "trainer_step_s": round(training_step_s(job.scenario), 2)
+        "len": round(generated_mean(job.scenario)), "trainer_step_s": round(training_step_s(job.scenario), 2),
+        "turns": round(mean_turns(job.scenario.workload), 2),
     }  # fmt: skip
     for name in (field.name for field in form_fields() if field.name not in found):
         with suppress(KeyError, AttributeError):
-            found[name] = job[place_of(name) or ""]
-    return {name: value for name, value in found.items() if isinstance(value, (int, float, str))}
+            value = job[place_of(name) or ""]
+            law = value is not None and not isinstance(value, (int, float, str))
+            found[name] = round(mean_length(value, at_least=0.0), 2) if law else value
+    return {name: value for name, value in found.items() if value is not None}
 
 
 # --- Processes that answer. An answer that takes too long ends its process, and a new one takes its place. Memory is

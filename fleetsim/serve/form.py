@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from fleetsim.job.settings import ENGINE, JOB, PRICES, SETTINGS, TARGETS, TRAINER
+from fleetsim.job.settings import AGENTS, ENGINE, JOB, PRICES, SETTINGS, TARGETS, TRAINER
 from fleetsim.records import as_dict
 
 # From and to of each slider, and whether its values are whole. A number beyond them may be typed.
@@ -17,6 +17,11 @@ _SLIDERS: dict[str, tuple[float, float, bool]] = {
     "len_cv": (0.1, 3.0, False),
     "group_size": (1, 64, True),
     "prompt_len": (16, 32768, True),
+    "turns": (1, 64, True),
+    "tool_s": (0.1, 600.0, False),
+    "tool_tokens": (1, 16384, True),
+    "sandboxes": (1, 8192, True),
+    "reward_s": (0.1, 600.0, False),
     "tp": (1, 16, True),
     "slowdown": (1.0, 4.0, False),
     "trainer_step_s": (1.0, 1800.0, False),
@@ -28,7 +33,7 @@ _SLIDERS: dict[str, tuple[float, float, bool]] = {
     "worth": (0.1, 10.0, False),
     "target_idle": (0.01, 0.6, False),
 }
-_PANELS = (JOB, ENGINE, TRAINER, PRICES, TARGETS)
+_PANELS = (JOB, AGENTS, ENGINE, TRAINER, PRICES, TARGETS)
 
 
 class FormField(Struct, frozen=True):

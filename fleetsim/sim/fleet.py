@@ -94,7 +94,7 @@ class Fleet:
         self.crowd_look = 0  # started groups at which they are counted next
         self.closed = 0  # all groups before this one have ended: a long run does not look through them at every sync
         self.look_s = math.inf
-        self.look: Callable[[], float] = _look_away
+        self.look: Callable[[], float] = lambda: math.inf
         self.activity: ActivityLog | None = None  # who keeps the log of accounts, if anyone
         self.law, self.sizes = law_of(scenario), sizes_of(scenario)  # asked whenever something changes
         self.own = most_instances(scenario)
@@ -317,7 +317,3 @@ class Fleet:
         worlds = self.world, *(judge.world for judge in self.judges)
         still = all(world.clock[1] == math.inf and world.get("n_timers") == 0 for world in worlds)
         return bool(still and self.get("late_s") == math.inf)
-
-
-def _look_away() -> float:
-    return math.inf

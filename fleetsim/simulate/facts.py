@@ -20,7 +20,7 @@ from fleetsim.job.engine_choices import BUSY, engine_words, side_words
 from fleetsim.job.facts import assumed_line, run_differs, run_facts, run_line, surplus_line, swing_line
 from fleetsim.job.grounds import assumed_section, how_sure, observed_line, rests_on
 from fleetsim.job.trainer_scaling import gpus_each
-from fleetsim.job.words import binding_words, lost_words
+from fleetsim.job.words import binding_line, binding_words, lost_words
 from fleetsim.quantities import WASTE, quantity
 from fleetsim.records import as_dict
 from fleetsim.sim.engines import speculation_of
@@ -88,7 +88,7 @@ def run_told(view: RunView) -> Facts:
         run_facts(of, s, spans, on_demand=view.on_demand),
         measured("rollout_utilization", of["rollout_utilization"]),
         measured("goodput", of["goodput"]),
-        Fact("binds", binding.name),
+        Fact("binds", binding_line(view.binding, s, of)),
         Fact("supply", surplus_line(view.enough) or "" if known else ""),
         Fact("change", change if known else ""),
         Fact("allow", view.allow.words_in(gpus_each(s)) if known and view.allow is not None else ""),

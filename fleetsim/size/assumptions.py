@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from fleetsim import units
-from fleetsim.config.law_numbers import steps_per_version
+from fleetsim.config.law_numbers import promised_steps, steps_per_version
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_given
@@ -30,7 +30,7 @@ from fleetsim.search.found import Found
 from fleetsim.search.levers import samples_held
 from fleetsim.search.objective import Target
 from fleetsim.search.permissions import Allowed
-from fleetsim.size.headroom import QueueCap, staleness_budget
+from fleetsim.size.headroom import QueueCap
 
 _SHARE = "trainer.scaling.parallel_share"
 # What an answer in GPUs says itself, and what stands for rates that are matched.
@@ -91,12 +91,11 @@ def fleet_warnings(
     """The warnings of a plan, in the order of their weight. asked: the scenario before it was planned. given: dotted
     paths that the user wrote; a budget of staleness that is assumed promises nobody anything. measure: as for `size`.
     """
-    budget_given = any(path.startswith("admission.") for path in given)
     found = [_missed(scenario, t, chosen) for t in missed]
     found += range_warnings(profile)
     found += error_warnings(profile)
-    watched = "staleness_p99_steps" in [t.name for t in missed]
-    budget = staleness_budget(scenario) if budget_given and not watched else None
+    target = scenario.targets.staleness_p99_steps  # held, or among those that are missed
+    budget = promised_steps(scenario, given) if target is None else None
     # A queue with a cap makes no sample older, so only a fleet whose own are too old is looked at with one.
     p99 = chosen.mean("staleness_steps.p99")
     if budget is not None and p99 > budget and not (cap := queue_cap()).within_budget:
@@ -189,7 +188,8 @@ def way_assumptions(job: Scenario, asked: Rules, rules: Rules, given: frozenset[
 def _own(job: Scenario, least: int | None, given: frozenset[str]) -> Iterator[Assumption]:
     trainer = job.trainer
     seconds = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases", "trainer.scaling.points")
-    if not any(is_given(path, given) for path in seconds) or not is_given("trainer.gpus", given | _gpus_of(job)):
+    at = {"trainer.gpus"} if trainer.scaling.points else set()  # points say at how many GPUs they were measured
+    if not any(is_given(path, given) for path in seconds) or not is_given("trainer.gpus", given | at):
         text = f"{mean_step_s(job):.3g} s of compute per step on {units.plural(trainer.gpus, 'GPU')}"
         yield Assumption("trainer.fixed_s", trainer.fixed_s, "--trainer-step-s --trainer-gpus", text)
     if not trainer.scaling.points and not is_given(_SHARE, given):
@@ -202,11 +202,6 @@ def _own(job: Scenario, least: int | None, given: frozenset[str]) -> Iterator[As
         holds = "weights, gradients, Adam states"
         text = f"a split's trainer has at least {units.plural(least, 'GPU')} ({holds})"
         yield Assumption("trainer.gpus", least, "--trainer-min-gpus", text)
-
-
-def _gpus_of(job: Scenario) -> frozenset[str]:
-    """Points say at how many GPUs they were measured."""
-    return frozenset({"trainer.gpus"}) if job.trainer.scaling.points else frozenset()
 
 
 def _slower_on_more(job: Scenario) -> Iterator[str]:

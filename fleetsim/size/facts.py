@@ -14,7 +14,7 @@ from fleetsim.job.grounds import assumed_section, observed_line, observed_sectio
 from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.job.trainer_scaling import count_words, gpus_each, takes_turns
 from fleetsim.job.trials import Trial, with_instances
-from fleetsim.job.words import binding_words, instance_words, target, target_value
+from fleetsim.job.words import binding_line, instance_words, target, target_value
 from fleetsim.records import as_dict
 from fleetsim.search.objective import RULE
 from fleetsim.sim.records import Records
@@ -39,7 +39,6 @@ from fleetsim.tell.facts import Fact, Facts, Tone, explained, facts
 def brief_facts(result: Sizing) -> Facts:
     """What one must know of a plan: the answer and its lines."""
     here, of = with_instances(result.scenario, result.instances), result.recommended.estimates
-    idle = of["trainer_idle_fraction"].mean
     each = instance_words(result.scenario)
     run = Fact("run", run_line(result.scenario, result.as_run_s))
     if run_differs(result.scenario, result.as_run_s):
@@ -56,7 +55,7 @@ def brief_facts(result: Sizing) -> Facts:
         Fact("instances", value=result.instances, title="rollout instances", note=each),
         Fact("missed", _missed(result)),
         run_facts(of, here, result.spans, on_demand=result.alternatives.beside_on_demand),
-        Fact("binds", binding_words(result.binding, idle=idle).name),
+        Fact("binds", binding_line(result.binding, here, of)),
         Fact("more", words.longer(result)),
         Fact("workers", words.workers(result), value=sum(crew.workers for crew in result.crews) or None),
         Fact("prefill", "" if result.sides is None else result.sides.verdict.rstrip(".")),

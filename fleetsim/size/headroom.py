@@ -27,7 +27,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from fleetsim.config.law_numbers import law_of, sizes_of
+from fleetsim.config.law_numbers import budget_steps
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.workload import ConstantTokens
@@ -35,7 +35,7 @@ from fleetsim.engine.transport import sync_times
 from fleetsim.errors import StuckError
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.job.trials import Measure, Tell, flat, long_enough, with_instances
-from fleetsim.policies.samples import AGE_ACTIONS, IN_FLIGHT
+from fleetsim.policies.samples import IN_FLIGHT
 from fleetsim.search.runnable_counts import smallest
 from fleetsim.sim.second_pool import counted_as_first
 
@@ -156,14 +156,9 @@ class QueueCap(Struct, frozen=True):
 
 
 def staleness_budget(scenario: Scenario) -> float | None:
-    """Steps of staleness that the recipe tolerates: the target if given, else what the admission law promises."""
-    a = scenario.admission
-    if scenario.targets.staleness_p99_steps is not None:
-        return scenario.targets.staleness_p99_steps
-    sizes = sizes_of(scenario)
-    if AGE_ACTIONS[a.age_action].limits_age and a.max_age is not None:
-        return a.max_age * sizes.steps_per_version
-    return law_of(scenario).promised_steps(a, sizes)
+    """Steps of staleness that the recipe tolerates: the target if given, else what its law says (`budget_steps`)."""
+    asked = scenario.targets.staleness_p99_steps
+    return budget_steps(scenario) if asked is None else asked
 
 
 def queue_cap_of(scenario: Scenario, instances: int, measure: Measure, tell: Tell | None = None) -> QueueCap:

@@ -10,7 +10,7 @@ from fleetsim.job.facts import AHEAD_NOT_AGE, assumed_line, being_wrong, measure
 from fleetsim.job.grounds import assumed_section, observed_line, observed_section, rests_on, worth_knowing
 from fleetsim.job.input_moves import InputPart
 from fleetsim.job.metrics import CANDIDATE_METRICS
-from fleetsim.job.words import binding_words, instance_words, kind_of
+from fleetsim.job.words import binding_line, instance_words, kind_of
 from fleetsim.quantities import quantity
 from fleetsim.records import as_dict
 from fleetsim.search.permissions import stale
@@ -115,7 +115,7 @@ def split_facts(result: Advice) -> Facts:
         run_facts(of, way.scenario, result.spans, result.chosen.age),
         Fact("beside", words.beside(result), value=less, title=less and _RATIO, note=quantity(result.by).title),
         Fact("ahead", words.ahead(result) or ""),
-        Fact("binds", binding_words(result.binding, idle=of["trainer_idle_fraction"].mean).name),
+        Fact("binds", binding_line(result.binding, way.scenario, of)),
         Fact("change", "" if result.change is None else result.change.words),
         Fact("allow", words.allow(result)),
         observed,

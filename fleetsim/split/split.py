@@ -15,7 +15,7 @@ from functools import partial
 from typing import Literal
 
 from fleetsim import units
-from fleetsim.config.law_numbers import budget_steps
+from fleetsim.config.law_numbers import promised_steps
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import Interrupted
@@ -97,7 +97,7 @@ def split(
     """
     check_second_is_counted(scenario, given)
     job, asked, measure = divided(scenario, frozenset(given)), rules, remembered(measure)
-    rules, oldest = _whole(rules, job), allowed.oldest(budget_steps(job))
+    rules, oldest = _whole(rules, job), allowed.oldest(promised_steps(job, given))
     counts = split_counts(job, gpus, rules)
     ways = _explored(Ways(PlanCrews(job, measure, tell), gpus, counts, by, oldest, Search(measure, tell)))
     outcomes = ranked(ways.allowed(ways.decided), by)
@@ -163,9 +163,10 @@ def best_way(scenario: Scenario, gpus: int, given: Collection[str], measure: Mea
     """The way with the shortest step that the recipe permits, without anything beside it. Raises as `split` does."""
     check_second_is_counted(scenario, given)
     job = divided(scenario, frozenset(given))
-    counts, oldest = split_counts(job, gpus, _whole(_ANY_TRAINER, job)), budget_steps(job)
+    counts, oldest = split_counts(job, gpus, _whole(_ANY_TRAINER, job)), promised_steps(job, given)
     measure = remembered(measure)
-    ways = _explored(Ways(PlanCrews(job, measure, None), gpus, counts, "step_s", oldest, Search(measure, None)))
+    ways = Ways(PlanCrews(job, measure, None), gpus, counts, "step_s", oldest, Search(measure, None))
+    ways = _explored(ways, near=True)
     return ranked(ways.allowed(ways.decided), "step_s")[0]
 
 
@@ -174,11 +175,14 @@ def _whole(rules: Rules, job: Scenario) -> Rules:
     return rules if rules.trainer_least is not None else replace(rules, trainer_least=least_trainer_gpus(job))
 
 
-def _explored(ways: Ways) -> Ways:
-    """The ways, each looked at, and those that might be best decided. Raises as `split` does."""
+def _explored(ways: Ways, *, near: bool = False) -> Ways:
+    """The ways, each looked at, and those that might be best decided. near: only the best one is asked for. Raises as
+    `split` does."""
     try:
         ways.explore()
-        if ways.found:
+        if ways.found and near:
+            ways.decide(ways.near_the_best())
+        if ways.found and not (near and ways.permitted(ways.decided)):
             ways.decide(ways.worth_deciding())
     except KeyboardInterrupt:
         raise _interrupted(ways) from None

@@ -41,6 +41,8 @@ _BUDGET, _CONTENDERS = 1_200_000, 4
 _STEPS = 48
 # Runs in which the workers of a station are counted, more or less.
 _COUNTING = 8
+# A way whose look is so much longer than that of the best is not the best one.
+_NEAR = 1.25
 # Where there are more splits than this, some of them are tried and then those around the best.
 _MOST_SPLITS = 100
 # Permissions that are told, the smallest first.
@@ -125,6 +127,12 @@ class Ways:
         contenders = (way for ranked in ranks for way in ranked[:_CONTENDERS])
         must = {way.scenario for way in (*contenders, *(w for w in ways if not w.choice.apart))}
         return [way for i, way in enumerate(sorted(ways, key=self._first)) if way.scenario in must or i < affordable]
+
+    def near_the_best(self) -> list[Way]:
+        """Those that may be the best one, for all that a look says."""
+        ways = self.allowed(self.found)
+        least = min(map(self._first, ways))
+        return [way for way in ways if self._first(way) <= _NEAR * least]
 
     def worth_a_permission(self, ways: Iterable[Way], advised: Way) -> list[tuple[int, Way]]:
         """(steps, way): the best way of each age beyond what is permitted, where it beats what is advised and all that

@@ -196,7 +196,7 @@ class BestSoFar:
                 if mean < self._best:
                     self._best, self._cell = mean, row.cell
         if not self._watch.counts:
-            self._watch(f"sweeping: {done} of {of} cells")
+            self._watch(f"sweeping: {done} of {units.plural(of, 'cell')}")
             return
         self._watch("cells")
         self._watch.at(done, of, self._words)

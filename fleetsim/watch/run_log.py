@@ -117,7 +117,7 @@ class LogWatch(Struct):
             before, now = (units.count(round(step)) for step in (self._last_step, float(steps[-1])))
             self._begin(f"the log went back from step {before} to step {now}: the run resumed there, or began anew")
         if len(steps) < FEW_STEPS:
-            self._wait("steps", f"{len(steps)} steps so far: a verdict needs {FEW_STEPS}")
+            self._wait("steps", f"{units.plural(len(steps), 'step')} so far: a verdict needs {FEW_STEPS}")
             return None
         if steps[-1] == self._last_step:
             return None

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -74,6 +75,30 @@ def test_a_slider_is_moved_and_the_link_shared(browser: Browser, url: str, scree
         return *found, tab.evaluate("document.documentElement.scrollWidth")
 
     assert browser.used(shared, phone=True) == (after, "30", 390)
+
+
+def test_a_link_keeps_all_that_it_carries(browser: Browser, url: str) -> None:
+    carried = {
+        "turns": "4",
+        "tool_s": "2",
+        "sandboxes": "32",
+        "sandbox_start_s": "3",
+        "stations.tools.calls_per_s": "9",
+    }
+
+    def do(tab: Any) -> None:
+        tab.goto(f"{url}#{urlencode(carried)}")
+        _count(tab)
+        assert [tab.input_value(f"input[name={name}]") for name in ("turns", "tool_s", "sandboxes")] == ["4", "2", "32"]
+        assert "--set stations.tools.calls_per_s=9" in tab.inner_text("#command")
+        tab.fill("input[name=turns]", "geometric:3")
+        tab.dispatch_event("input[name=turns]", "change")
+        _until(tab, f"location.hash.includes('geometric') && {_ANSWER}")
+        assert "--turns geometric:3" in tab.inner_text("#command")
+        tab.goto(f"{url}#job=no")
+        _until(tab, "document.querySelector('#read').innerText.includes('damaged')")
+
+    browser.used(do)
 
 
 def test_a_wrong_value_and_a_file(browser: Browser, url: str, tmp_path: Path) -> None:

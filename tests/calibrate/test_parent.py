@@ -121,7 +121,7 @@ def test_half_a_line_waits_for_its_other_half(tmp_path: Path) -> None:
 
 def test_what_did_not_fit_is_a_note(tmp_path: Path) -> None:
     outcome = run_child(spec_of(tmp_path, "left_out"))
-    assert outcome.notes == ("1 loads did not fit into the budget; a larger --budget-s, or --resume, runs them",)
+    assert outcome.notes == ("1 load did not fit into the budget; a larger --budget-s, or --resume, runs the rest",)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ print(sized.to_json())
 print(sized.to_pandas().to_string())
 """),
     script("python_split", _START + """
-split = fs.load(batch=64, len=300, replications=1, steps=12).split(6)
+split = fs.load(batch=64, len=300, max_staleness=4, replications=1, steps=12).split(6)
 seen(split)
 print(split.way)
 print(split.to_json())

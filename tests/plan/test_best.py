@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
+import fleetsim as fs
 from fleetsim.config import Scenario, with_changes
 from fleetsim.errors import InputError, StuckError
 from fleetsim.job.trials import Measure, Trials, remembered, simulated
@@ -283,3 +284,14 @@ def test_no_fleet_is_looked_at_whose_tables_do_not_fit(monkeypatch: pytest.Monke
     assert max(trials.looks.counts()) <= most
     with pytest.raises(InputError, match="tables take"):
         simulated(with_changes(scenario, {"fleet.instances": most + 1}), 0)
+
+
+@pytest.mark.slow
+def test_a_fleet_whose_engines_alone_limit_what_is_in_flight_is_looked_at_beyond_its_first_fillings() -> None:
+    """They start full and come out in waves: a look of three fillings saw 19 instances idle a tenth of the time that
+    never wait for long, and 21 were told."""
+    unbounded = {"admission.law": "unbounded", "engine.max_num_seqs": 256}
+    job = fs.load(None, unbounded, instance_tok_s=2000, replications=2)
+    long = {n: job.with_({"fleet.instances": n, "run.steps": 400}).simulate().mean for n in (*range(17, 22), 24)}
+    best = min(long, key=lambda n: long[n]["step_s"] * long[n]["cost_per_step"])
+    assert job.size().instances == best == 19

@@ -43,7 +43,8 @@ def by_window(s: Scenario, replication: int) -> Mapping[str, Any]:
 
 def advised(changes: Mapping[str, Any], allow: int | None = None) -> Advice:
     job = with_changes(JOB, {"run.replications": 2, **changes})
-    return split(job, 8, rules=Rules(trainer_unit=1), allowed=Allowed(staleness=allow), measure=by_window)
+    rules = Rules(trainer_unit=1)
+    return split(job, 8, rules=rules, allowed=Allowed(staleness=allow), given=changes.keys(), measure=by_window)
 
 
 @pytest.mark.parametrize("changes", [{"admission.law": "barrier"}, {"admission.max_staleness": 0.0}])
@@ -81,6 +82,22 @@ def test_an_asynchronous_recipe_is_held_to_its_budget_by_a_smaller_window(budget
     assert [steps for steps, _ in found.bought] == [2 * budget]
 
 
+def test_a_window_that_nobody_said_promises_nothing_and_a_permission_is_then_the_limit() -> None:
+    """`size`, `split` and `plan` of a job whose window is assumed recommend samples of the same age."""
+    assumed = with_changes(JOB, {"run.replications": 2})
+    own = assumed.admission.max_staleness
+    found = split(assumed, 8, rules=Rules(trainer_unit=1), measure=by_window)
+    assert (found.oldest, found.bought, found.chosen.age) == (None, (), 2 * own)
+    assert found.chosen.arrangement.scenario.admission.max_staleness == own
+    limited = split(assumed, 8, rules=Rules(trainer_unit=1), allowed=Allowed(staleness=4), measure=by_window)
+    assert (limited.oldest, limited.chosen.age) == (4, 4)
+    at = fs.load(None, **SMALL)
+    sized = at.size()
+    gpus = sized.instances + at.scenario.trainer.gpus
+    assert at.split(gpus).mean["staleness_steps.p99"] == pytest.approx(sized.mean["staleness_steps.p99"], abs=1.0)
+    assert fs.plan(at, gpus=gpus).mean["step_s"] <= 1.01 * sized.mean["step_s"]
+
+
 @pytest.mark.parametrize("look", [0.5, 1.0, 2.0])
 def test_a_look_of_few_steps_is_held_against_a_look(look: float) -> None:
     """Where all looks are twice as long as long runs, or half, the same permissions are told."""
@@ -92,7 +109,7 @@ def test_a_look_of_few_steps_is_held_against_a_look(look: float) -> None:
 
     job = with_changes(long, {"admission.law": "barrier", "run.steps": 400})
     assert job != looked(job)
-    found = split(job, 8, rules=Rules(trainer_unit=1), measure=longer)
+    found = split(job, 8, rules=Rules(trainer_unit=1), given=["admission.law"], measure=longer)
     assert [(steps, o.arrangement.label, o.mean("step_s")) for steps, o in found.bought] == [
         (1, "4 + 4", 38.0),
         (2, "4 + 4", 36.0),
@@ -103,7 +120,8 @@ def test_where_no_way_is_fresh_enough_the_freshest_is_told_and_so_is_that() -> N
     def old(s: Scenario, replication: int) -> Mapping[str, Any]:
         return metrics(10.0, 0.2, staleness_p99=3.0 if s.admission.law == "barrier" else 7.0)
 
-    found = split(with_changes(JOB, {"admission.max_staleness": 2.0}), 4, rules=Rules(trainer_unit=1), measure=old)
+    said = {"admission.max_staleness": 2.0}
+    found = split(with_changes(JOB, said), 4, rules=Rules(trainer_unit=1), given=said.keys(), measure=old)
     assert found.chosen.age == 3
     assert any("at most 2 steps old, and no way that runs keeps that" in text for text in found.warnings)
 

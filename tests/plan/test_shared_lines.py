@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from statistics import NormalDist
@@ -105,3 +106,42 @@ def test_a_preset_that_drops_most_of_its_samples_says_so() -> None:
     assert said is not None
     assert said.startswith(f"{100 * lost:.0f} % of all samples, {100 * longest:.0f} % of the longest tenth: stale at")
     assert "lost     " in str(found)
+
+
+AGENTS = {"trainer.batch_samples": 64, "workload.turns.count": 4, "workload.turns.tool_latency_s": 2.0}
+SLOW_API = {"tok_s": 40, "requests_per_s": 1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        # 64 rollouts of three calls: 192 calls in a step, so 1 a second makes it 192 s
+        (
+            {**AGENTS, "stations.tools.calls_per_s": 1.0},
+            "tools and rewards: the rate limit of tools, 1 call per second",
+        ),
+        ({**AGENTS, "stations.tools.workers": 2}, "tools and rewards: all 2 sandboxes are in use"),
+        (
+            {"trainer.batch_samples": 64, "workload.reward.latency_s": 1.0, "stations.reward.calls_per_s": 0.5},
+            "tools and rewards: the rate limit of rewards, 0.5 calls per second",
+        ),
+        (
+            {
+                "trainer.batch_samples": 64,
+                "stations.teacher": {"api": {"tok_s": 4000}},
+                "stations.judge": {"api": SLOW_API, "output_tokens": 8},
+            },
+            "judges: the rate limit of the judge's API, 1 request per second",
+        ),
+        (
+            {"trainer.batch_samples": 64, "stations.judge": {"api": {"tok_s": 40, "tokens_per_s": 500}}},
+            "judges: the rate limit of the judge's API, 500 tokens per second",
+        ),
+        # a thousandth of what the tools could be asked: nothing waits for the limit
+        ({**AGENTS, "stations.tools.calls_per_s": 10_000.0}, "the staleness budget"),
+    ],
+)
+def test_the_limit_of_a_station_that_is_reached_stands_beside_what_binds(changes: dict[str, Any], told: str) -> None:
+    found = fs.load(None, {"fleet.instances": 4, "run.steps": 30, "run.replications": 2, **changes}).simulate()
+    (line,) = (str(fact["said"]) for fact in json.loads(found.to_json())["facts"] if fact["name"] == "binds")
+    assert line == told

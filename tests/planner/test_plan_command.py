@@ -176,6 +176,6 @@ def test_permissions_are_read_as_they_are_written() -> None:
     assert found.texts == ("fp8", "speculation", "staleness<=2")
     assert found.covers(["fp8"])
     assert not found.covers(["nvfp4"])
-    assert (found.oldest(1.0), found.oldest(4.0), found.oldest(None)) == (2.0, 4.0, None)
-    assert allowed("").oldest(4.0) == 4.0
+    assert (found.oldest(1.0), found.oldest(4.0), found.oldest(None)) == (2.0, 4.0, 2.0)
+    assert (allowed("").oldest(4.0), allowed("").oldest(None)) == (4.0, None)
     assert found.also("staleness<=5").staleness == 5

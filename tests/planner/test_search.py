@@ -267,7 +267,7 @@ def test_the_smallest_trainer_is_looked_for_once_however_many_engines_ask() -> N
 @pytest.mark.parts
 def test_more_gpus_than_are_needed_make_no_answer_worse() -> None:
     """The cheapest plan of a look is older than is permitted in one run of three; what it ruled out is looked at."""
-    job = fs.load()
+    job = fs.load(max_staleness=4)
     few, any_ = (
         plan(job.scenario, Budget(gpus, step_s=14.0, objective="cost"), given=job.given) for gpus in (64, None)
     )
@@ -279,7 +279,7 @@ def test_more_gpus_than_are_needed_make_no_answer_worse() -> None:
 @pytest.mark.parts
 def test_a_step_that_plans_just_miss_is_looked_for_in_few_of_them() -> None:
     """Bounds of thousands of plans leave them a chance: what is smaller than a plan that does not make it has none."""
-    job = fs.load()
+    job = fs.load(max_staleness=4)
     found = plan(job.scenario, Budget(step_s=9.0, objective="cost"), given=job.given)
     assert found.tally.simulated < 1500
     assert not found.feasible

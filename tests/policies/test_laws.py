@@ -11,7 +11,7 @@ from docs import make_laws
 from fleetsim.config import default_scenario, load_scenario, with_changes
 from fleetsim.config.admission import AdmissionConfig
 from fleetsim.config.data_files import presets
-from fleetsim.config.law_numbers import law_of, sizes_of
+from fleetsim.config.law_numbers import budget_steps, law_of, sizes_of
 from fleetsim.config.scenario import Scenario, age_bound
 from fleetsim.job.words import binding_words
 from fleetsim.policies.admission import LAWS
@@ -51,7 +51,7 @@ TOLD: list[tuple[LawName, dict[str, Any], str, int | None, float | None, float, 
         {"batches_ahead": 1},
         "1 batch ahead",
         32,
-        1,
+        2,
         1,
         256,
         32,
@@ -63,7 +63,7 @@ TOLD: list[tuple[LawName, dict[str, Any], str, int | None, float | None, float, 
         {"batches_ahead": 3},
         "3 batches ahead",
         96,
-        3,
+        4,
         3,
         768,
         96,
@@ -87,7 +87,7 @@ TOLD: list[tuple[LawName, dict[str, Any], str, int | None, float | None, float, 
         {"max_staleness": 1.0},
         "1 version ahead",
         140,
-        2,
+        3,
         2,
         256,
         128,
@@ -99,7 +99,7 @@ TOLD: list[tuple[LawName, dict[str, Any], str, int | None, float | None, float, 
         {"max_staleness": 2.5},
         "2.5 versions ahead",
         236,
-        6,
+        7,
         5,
         640,
         224,
@@ -149,7 +149,7 @@ TOLD: list[tuple[LawName, dict[str, Any], str, int | None, float | None, float, 
         {"async_ratio": 1.5, "extra_groups": 3},
         "ratio 1.5, cumulative",
         None,
-        2,
+        3,
         1.5,
         384,
         80,
@@ -161,7 +161,7 @@ TOLD: list[tuple[LawName, dict[str, Any], str, int | None, float | None, float, 
         {"max_staleness": 1.0},
         "target steps, 1 ahead",
         140,
-        2,
+        3,
         2,
         256,
         128,
@@ -173,7 +173,7 @@ TOLD: list[tuple[LawName, dict[str, Any], str, int | None, float | None, float, 
         {"max_staleness": 2.5},
         "target steps, 2.5 ahead",
         236,
-        6,
+        7,
         5,
         640,
         224,
@@ -194,7 +194,7 @@ LIFTS = {
     "target_step": (BUDGET, ""),
     "adaptive": (BUDGET, "more admission.adaptive.most_samples"),
 }
-# Every preset and shipped scenario without caps, targets and age limits: words; promised staleness and depth, in steps;
+# Every preset and shipped scenario without caps and targets: words; the age that it permits and its depth, in steps;
 # samples in flight; the age bound with its age limits.
 SHIPPED: dict[str, tuple[str, float | None, float, float, float | None]] = {
     "areal": ("2 versions ahead", 2, 2, 1024, None),
@@ -205,15 +205,15 @@ SHIPPED: dict[str, tuple[str, float | None, float, float, float | None]] = {
     "nemo-rl-sc-in-order": ("target steps, 1 ahead", 1, 1, 512, 1),
     "nemo-rl-sc-ready-first": ("1 version ahead", 1, 1, 512, None),
     "nemo-rl-sc-weight-fifo": ("1 version ahead", 1, 1, 512, 1),
-    "nemo-rl-sc-windowed": ("2 batches ahead", 2, 2, 1024, 1),
+    "nemo-rl-sc-windowed": ("2 batches ahead", 1, 2, 1024, 1),
     "nemo-rl-sync": ("a batch, then the trainer", 0, 0, 512, 0),
-    "open-instruct": ("pool of 4,096", None, 2, 4096, 8),
+    "open-instruct": ("pool of 4,096", 8, 2, 4096, 8),
     "openrlhf-async": ("1 batch ahead", 1, 1, 512, 1),
     "openrlhf-async-partial": ("1 batch ahead", 1, 1, 512, 1),
     "openrlhf-hybrid": ("a batch, then the trainer", 0, 0, 512, 0),
     "pipelinerl": ("no admission limit", None, 2, math.inf, None),
     "pipelinerl-max-lag": ("1 version ahead", 1, 1, 512, None),
-    "prime-rl": ("by KV use, at most 1,024", None, 2, 1024, 8),
+    "prime-rl": ("by KV use, at most 1,024", 8, 2, 1024, 8),
     "rlhfuse": ("a batch, then the trainer", 0, 0, 512, 0),
     "roll-agentic": ("ratio 1, cumulative", 1, 1, 512, 1),
     "roll-rlvr-async": ("ratio 1, cumulative", 1, 1, 512, 1),
@@ -226,16 +226,16 @@ SHIPPED: dict[str, tuple[str, float | None, float, float, float | None]] = {
     "slime-sync": ("a batch, then the trainer", 0, 0, 512, 0),
     "streamrl": ("1 batch ahead", 1, 1, 512, None),
     "sync-colocated": ("a batch, then the trainer", 0, 0, 512, 0),
-    "tinker-async": ("no admission limit", None, 2, math.inf, 4),
-    "trl-async-grpo": ("no admission limit", None, 2, math.inf, 4),
-    "trl-async-grpo-lora": ("no admission limit", None, 2, math.inf, 4),
+    "tinker-async": ("no admission limit", 4, 2, math.inf, 4),
+    "trl-async-grpo": ("no admission limit", 4, 2, math.inf, 4),
+    "trl-async-grpo-lora": ("no admission limit", 4, 2, math.inf, 4),
     "trl-grpo": ("a batch, then the trainer", 0, 0, 512, 0),
     "verl-fully-async": ("sync window + 10 %", None, 2, 512, None),
     "verl-one-step-off": ("1 batch ahead", 1, 1, 512, 1),
     "verl-sync": ("a batch, then the trainer", 0, 0, 512, 0),
-    "verl-v1-colocate-async": ("1 version ahead", 1, 1, 512, 7),
-    "verl-v1-separate-async": ("1 version ahead", 1, 1, 512, 7),
-    "verl-v1-separate-async-switch": ("1 version ahead", 1, 1, 512, 7),
+    "verl-v1-colocate-async": ("1 version ahead", 7, 1, 512, 7),
+    "verl-v1-separate-async": ("1 version ahead", 7, 1, 512, 7),
+    "verl-v1-separate-async-switch": ("1 version ahead", 7, 1, 512, 7),
 }
 
 
@@ -261,7 +261,7 @@ def test_what_a_law_says_of_itself(
         assert out is None
     else:
         assert record.lets_in.limit(a, sizes, PROGRESS) == out
-    assert record.promised_steps(a, sizes) == promised
+    assert budget_steps(s) == promised
     assert record.depth_steps(a, sizes) == depth
     assert record.in_flight(a, sizes) == in_flight
     assert record.groups_ahead(a, sizes) == ahead
@@ -316,7 +316,7 @@ def test_every_shipped_scenario_promises_what_was_worked_out() -> None:
 
 def told(s: Scenario) -> tuple[str, float | None, float, float, float | None]:
     law, sizes, a = law_of(s), sizes_of(s), s.admission
-    promised, depth = law.promised_steps(a, sizes), law.depth_steps(a, sizes)
+    promised, depth = budget_steps(s), law.depth_steps(a, sizes)
     return law.says(a), promised, math.ceil(depth), law.in_flight(a, sizes), age_bound(s)
 
 

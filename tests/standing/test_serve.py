@@ -36,7 +36,7 @@ def answered(do: Callable[[Any], Awaitable[None]]) -> None:
 def test_the_count_at_once_is_the_count_of_the_whole_answer() -> None:
     first, all_of_it = count({"options": SMALL}), whole({"options": SMALL})
     assert first["instances"] == all_of_it["instances"] == fs.load(**SMALL).size().instances
-    at = {int(n) for n in re.findall(r"<title>(\d+) instances: ", all_of_it["curves"])}
+    at = {int(n) for n in re.findall(r"<title>(\d+) instances?: ", all_of_it["curves"])}
     assert first["instances"] in at
     assert len(at) > 3
     assert first["values"]["batch"] == 64
@@ -107,6 +107,21 @@ def test_every_row_of_the_form_is_an_option() -> None:
         fs.load(
             **{**SMALL, "model": "Qwen/Qwen3-8B", "max_len": 200000, field.name: int(value) if field.whole else value}
         )
+
+
+def test_an_agents_job_is_whole_and_what_has_no_row_is_kept_by_its_path() -> None:
+    agents = {"turns": "uniform:1:5", "tool_s": 5, "sandboxes": 64, "sandbox_start_s": 4}
+    asked = {"options": {**SMALL, **agents, "stations.tools.calls_per_s": 2}}
+    found = count(asked)
+    said = "--turns uniform:1:5 --tool-s 5 --sandboxes 64 --sandbox-start-s 4"
+    assert said in found["command"]
+    assert found["command"].endswith("--set stations.tools.calls_per_s=2")
+    assert {name: found["values"][name] for name in ("turns", "tool_s", "sandboxes")} == {
+        "turns": 3, "tool_s": 5, "sandboxes": 64
+    }  # fmt: skip
+    assert ["binds", "tools and rewards: the rate limit of tools, 2 calls per second"] in found["lines"]
+    with pytest.raises(fs.InputError, match="did you mean"):
+        count({"options": {"stations.tools.callsps": 2}})
 
 
 def test_no_aiohttp_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

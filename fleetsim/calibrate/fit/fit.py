@@ -186,7 +186,7 @@ def _fit_of(model: _Model, o: Observations, w: Weights, prior: Prior | None, see
             linear["per_kv_token_s"].value,
             linear["per_attn_pair_s"].value,
             kind="measured",
-            source=f"fitted to {int(np.sum(w.row[: len(o)] > 0)):,} durations",
+            source=f"fitted to {units.plural(int(np.sum(w.row[: len(o)] > 0)), 'duration')}",
         ),
         coefficients=Coefficients(knots_tokens=tuple(tokens.tolist()), knots_s=tuple(estimates[:knots]), **linear),
         error=_error(model, o, w, overhead.value),

@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from fleetsim import units
 from fleetsim.calibrate.fit.design import (
     LINEAR,
     PAIRS,
@@ -155,7 +156,7 @@ def lacking(o: Observations, prior: Prior | None) -> list[Problem]:
     for name, part in (("observations", o), ("prior", prior.observations if prior else None)):
         if part is not None and not _sound(part):
             rule = "finite numbers, seconds > 0, every one with an iteration that held something"
-            wrong.append(Problem(name, f"{len(part)} durations", rule, "leave out what was not measured"))
+            wrong.append(Problem(name, units.plural(len(part), "duration"), rule, "leave out what was not measured"))
     if not wrong and prior is None:
         wrong = _missing(o)
     if not wrong and not len(o):

@@ -21,6 +21,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from fleetsim import units
 from fleetsim.calibrate.loads import key_of
 from fleetsim.errors import OutsideError
 from fleetsim.files import reason, unwritten
@@ -76,10 +77,11 @@ class MeasurementOutcome(Struct, frozen=True):
         found = []
         if self.left_out:
             found.append(
-                f"{self.left_out} loads did not fit into the budget; a larger --budget-s, or --resume, runs them"
+                f"{units.plural(self.left_out, 'load')} did not fit into the budget; a larger --budget-s, "
+                "or --resume, runs the rest"
             )
         if self.failed:
-            found.append(f"{self.failed} loads failed and are left out; the raw measurements say why")
+            found.append(f"{units.plural(self.failed, 'load')} failed, left out; the raw measurements say why")
         return (*found, *([self.said] if self.said else []))
 
 

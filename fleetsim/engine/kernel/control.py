@@ -20,7 +20,6 @@ from fleetsim.engine.kernel.tables import (
     ACC_OFF,
     ACC_PAUSED,
     ACCOUNTS,
-    ALL,
     CMD_BLOCKS,
     CMD_CLOSE,
     CMD_DISCARD,
@@ -210,19 +209,6 @@ def revive(fleet: int, i: int, t: float) -> None:
 
 
 @compiled
-def seconds_of(fleet: int, account_index: int, t: float) -> float:
-    """GPU-seconds of all instances in one account until t (instance-seconds, to be exact)."""
-    w = fleet_at(fleet, 0)
-    total = 0.0
-    for i in range(w.n_instances):
-        instance = instance_at(w.instances, i)
-        total += float_at(line_at(w.accounts, i, ACCOUNTS * 8), account_index)
-        if instance.account == account_index:
-            total += t - instance.since
-    return total
-
-
-@compiled
 def blocks_used(fleet: int, which: int, t: float) -> int:
     """KV blocks in use at t on instance `which`, or on all together."""
     total = 0
@@ -233,7 +219,7 @@ def blocks_used(fleet: int, which: int, t: float) -> int:
 
 @compiled
 def add_up(fleet: int, t: float) -> None:
-    """Writes into the fleet row what all instances come to at t."""
+    """Writes into the fleet row what all instances come to at t; instance-seconds are of each account."""
     w = fleet_at(fleet, 0)
     w.up = 0
     w.running = 0
@@ -242,8 +228,10 @@ def add_up(fleet: int, t: float) -> None:
     w.hit_tokens = 0
     w.host_tokens = 0
     w.kv_sum = 0
+    w.kv_used = 0
     w.generated = 0
     w.preemptions = 0
+    w.busy_s = w.paused_s = w.idle_s = w.down_s = w.off_s = 0.0
     for i in range(w.n_rows):
         instance = instance_at(w.instances, i)
         w.running += instance.running
@@ -256,14 +244,20 @@ def add_up(fleet: int, t: float) -> None:
             w.kv_sum += instance.kv_sum
             w.generated += instance.generated
             w.preemptions += instance.preemptions
+            w.kv_used += blocks_on(fleet, i, t)
+            line, since = line_at(w.accounts, i, ACCOUNTS * 8), t - instance.since
+            w.busy_s += float_at(line, ACC_BUSY)
+            w.busy_s += since if instance.account == ACC_BUSY else 0.0
+            w.paused_s += float_at(line, ACC_PAUSED)
+            w.paused_s += since if instance.account == ACC_PAUSED else 0.0
+            w.idle_s += float_at(line, ACC_IDLE)
+            w.idle_s += since if instance.account == ACC_IDLE else 0.0
+            w.down_s += float_at(line, ACC_DOWN)
+            w.down_s += since if instance.account == ACC_DOWN else 0.0
+            w.off_s += float_at(line, ACC_OFF)
+            w.off_s += since if instance.account == ACC_OFF else 0.0
     for k in range(w.n_stations):
         tally(fleet, k, t)
-    w.kv_used = blocks_used(fleet, ALL, t)
-    w.busy_s = seconds_of(fleet, ACC_BUSY, t)
-    w.paused_s = seconds_of(fleet, ACC_PAUSED, t)
-    w.idle_s = seconds_of(fleet, ACC_IDLE, t)
-    w.down_s = seconds_of(fleet, ACC_DOWN, t)
-    w.off_s = seconds_of(fleet, ACC_OFF, t)
 
 
 @entry("f8(i8, i8, i8, f8, f8)")

@@ -14,9 +14,12 @@ function heard() {
   const said = new URLSearchParams(location.hash.slice(1));
   try {
     const job = said.has("job") ? unpacked(said.get("job")) : { start: said.get("start"), options: {} };
-    for (const [name, value] of said) if (rows[name]) job.options[name] = typed(rows[name].field, value);
+    for (const [name, value] of said) if (name !== "job" && name !== "start") job.options[name] = typed(rows[name]?.field, value);
     state = { start: job.start ?? null, options: job.options ?? {}, name: job.name };
-  } catch { state = { start: null, options: {} }; }
+  } catch {
+    state = { start: null, options: {} };
+    $("read").textContent = "the link is damaged: this is a new job";
+  }
 }
 
 function hash() {
@@ -33,7 +36,8 @@ function made(tag, attributes = {}, ...inside) {
   return node;
 }
 
-const typed = (field, text) => field.low === null || text === "" ? text : Number(text);
+// A law of turns is text, and so is what has no slider; a link may carry settings that have no row.
+const typed = (field, text) => field?.low === null || text === "" || isNaN(text) ? text : Number(text);
 const whole = (field, value) => field.whole ? Math.round(value) : Number(value.toPrecision(3));
 const at = (field, value) => 1000 * Math.log(value / field.low) / Math.log(field.high / field.low);
 const of = (field, place) => whole(field, field.low * (field.high / field.low) ** (place / 1000));

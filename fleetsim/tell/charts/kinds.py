@@ -54,7 +54,11 @@ def curve_chart(
     series: list[ChartSeries] = []
     for i, one in enumerate(curves):
         y, low, high = ([scale * getattr(e, end) for e in one.estimates] for end in ("mean", "ci_low", "ci_high"))
-        said = [f"{v:,g} {x_title}: {units.with_ends(e, how)}" for v, e in zip(one.x, one.estimates, strict=True)]
+        ones = x_title.removesuffix("s")
+        said = [
+            f"{v:,g} {ones if v == 1 else x_title}: {units.with_ends(e, how)}"
+            for v, e in zip(one.x, one.estimates, strict=True)
+        ]
         series += [ChartSeries(one.name, kind, one.x, y, look(i), low, high, said) for kind in ("line", "dots")]
     xs = sorted({x for one in curves for x in one.x})
     for i, mark in enumerate(levels, len(curves)):
