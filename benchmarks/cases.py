@@ -106,7 +106,8 @@ def fit_100000() -> dict[str, Any]:
     seconds = exact * (1 + 0.02 * rng.standard_normal(len(rows))) * np.where(rng.random(len(rows)) < 0.002, 5.0, 1.0)
     n = len(rows)
     segment = np.repeat(np.arange(n // each, dtype=np.int32), each)
-    observations = Observations(seconds, segment, np.zeros(n), np.arange(n), b, kv, p, pairs, np.zeros(n))
+    held = np.stack([b, kv, p, pairs, np.zeros(n)], axis=1)
+    observations = Observations(seconds, segment, np.zeros(n), np.arange(n), held)
     sizes = [1, 2, 4, *range(8, 256, 8), *range(256, 513, 16)]
     return {"seconds": timed(lambda: fit(observations, graph_sizes=sizes), 5), "iterations": n}
 

@@ -1,9 +1,9 @@
 """Siblings of one prompt that resemble each other in length: what that moves, in published runs and in presets.
 
-python benchmarks/siblings.py [--correlation 0.4]    two minutes on two cores
+python benchmarks/siblings.py [--correlation 0.6]    two minutes on two cores
 
-Public logs show 0.25 to 0.6 (`fleetsim/validate/case.py`); nothing published says it of a run, so that plans and
-`validate` take 0. What this prints stands in docs/not_modelled.md.
+Public logs show 0.25 to 0.6 (`GROUP_CORRELATION` of `fleetsim/config/workload.py`, the default). What this prints
+stands in docs/not_modelled.md.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import fleetsim as fs
 from fleetsim.config.data_files import presets
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.workload import GROUP_CORRELATION
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.validate.case import PublishedCase, load_cases
@@ -44,10 +45,12 @@ def _alike(case: PublishedCase, correlation: float) -> PublishedCase:
 
 
 def of_presets(correlation: float) -> Iterator[tuple[str, float, float, float]]:
-    """Name; relative change of the step; trainer idle without, and what is added to it."""
+    """Name; relative change of the step; trainer idle by default, and what is added to it."""
     for name in sorted(presets()):
         scenario = fs.load(name).scenario
-        (step, idle), (then, more) = (_figures(with_changes(scenario, {PATH: rho})) for rho in (0.0, correlation))
+        (step, idle), (then, more) = (
+            _figures(with_changes(scenario, {PATH: rho})) for rho in (GROUP_CORRELATION, correlation)
+        )
         yield name, then / step - 1, idle, more - idle
 
 
@@ -59,9 +62,9 @@ def _figures(scenario: Scenario) -> tuple[float, float]:
 def main() -> None:
     """Prints both."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--correlation", type=float, default=0.4, help="of the siblings' log-lengths; 0.4 if not given")
+    parser.add_argument("--correlation", type=float, default=0.6, help="of the siblings' log-lengths; 0.6 if not given")
     correlation = parser.parse_args().correlation
-    for rho in (0.0, correlation):
+    for rho in (GROUP_CORRELATION, correlation):
         print(of_published(rho), flush=True)
     rows = []
     for row in of_presets(correlation):

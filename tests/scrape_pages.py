@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetsim.export.openmetrics import _form, _page_labels, families
+from fleetsim.export.openmetrics import _form, families
 from fleetsim.export.series import scrape_times
 from fleetsim.sim.records import Records
 
@@ -14,7 +14,7 @@ class Pages:
 
     def __init__(self, records: Records) -> None:
         self.families = tuple(families(records))
-        self.labels = _page_labels(records)
+        self.labels = {"engine": "0", "model_name": records.scenario.engine.model}
         self.scrapes = len(scrape_times(records))
 
     def page(self, target: int | None, k: int) -> str | None:

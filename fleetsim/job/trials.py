@@ -35,8 +35,10 @@ Measure = Callable[[Scenario, int], Mapping[str, Any]]
 Tell = Callable[[str], None]
 
 # Steps of a look, which only guides a search: fewer of them where one holds many samples, because the mean over a large
-# batch hardly varies; more where the pipeline is deep, whose filling would be all that is seen.
+# batch hardly varies; more where one holds few, as a fleet that only just keeps up settles slowly, and where the
+# pipeline is deep, whose filling would be all that is seen.
 _LOOK, _FEWEST, _LOOK_SAMPLES, _DEPTHS = 16, 8, 32_768, 3
+_SMALL, _SMALL_MOST = 4_096, 64
 # Where the fewest are more samples than this, it is half of them.
 _MANY_SAMPLES = 262_144
 # Where engines alone limit what is in flight, an empty fleet fills in waves: so many times as deep.
@@ -149,7 +151,7 @@ def look_steps(scenario: Scenario) -> int:
         return most_steps(scenario)
     sent = sent_samples(scenario)
     fewest = _FEWEST if _FEWEST * sent <= _MANY_SAMPLES else _FEWEST // 2
-    steps = max(fewest, min(_LOOK, int(_LOOK_SAMPLES / sent)))
+    steps = max(fewest, min(_LOOK, int(_LOOK_SAMPLES / sent)), min(_SMALL_MOST, int(_SMALL / sent)))
     deep = max(least_warmup_steps(scenario) - 1, math.ceil(pipeline_steps(scenario)))
     admission, law = scenario.admission, law_of(scenario)
     if law.in_flight(admission, sizes_of(scenario)) == math.inf:  # all that engines hold starts, and ends, together

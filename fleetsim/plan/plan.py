@@ -220,6 +220,7 @@ def worth_a_look(search: Search, space: Space, allowed: Allowed) -> list[PlanRow
 
     Raises InputError where nothing fits the budget, StuckError where every plan gets stuck.
     """
+    before = replace(search.tally)
     found, budget, oldest = pareto(search, space, allowed), space.budget, allowed.oldest(space.own)
     ranked = sorted(found, key=lambda f: budget.badness(f.step_s, f.usd))
     shown = thinned(front_of(found), ranked[0])
@@ -236,8 +237,12 @@ def worth_a_look(search: Search, space: Space, allowed: Allowed) -> list[PlanRow
         full = search.simulated([(f.choice, f.scenario) for f in next_ones], runs)
         rows = _rows(search, _permitted(full, oldest), budget, oldest)
         old = [f for f in full if f.choice.place in search.too_old or not _permitted([f], oldest)]
-        if budget.step_s is not None and old and _beaten(rows, old, budget):
-            search.too_old |= {f.choice.place for f in old}  # it ruled out what was not looked at
+        lucky = [f for f in full if not budget.holds(f.step_s) and f.choice.place not in search.known]
+        looks = [f for f in ranked if budget.holds(f.step_s) and any(f.choice.place == g.choice.place for g in lucky)]
+        if _beaten(rows, [*old, *looks], budget):  # it ruled out what was not looked at
+            search.too_old |= {f.choice.place for f in old}
+            search.known |= {f.choice.place: f for f in lucky}
+            search.tally = before  # plans that are looked at again are not others
             return worth_a_look(search, space, allowed)
         if rows:
             return rows
@@ -275,7 +280,8 @@ def _rows(search: Search, full: Sequence[PlanRow], budget: Budget, oldest: float
 
 
 def _beaten(rows: Sequence[PlanRow], old: Sequence[PlanRow], budget: Budget) -> bool:
-    """Whether one of those whose samples are too old was better than all that are told."""
+    """Whether one of those whose samples are too old, or whose step is too long after all, was better than all that are
+    told."""
     told = min((budget.badness(f.step_s, f.usd) for f in rows), default=(True, math.inf))
     return any(budget.badness(f.step_s, f.usd) < told for f in old)
 

@@ -182,12 +182,11 @@ _OF_A_FLEET = {
 
 class Measured(Struct, frozen=True):
     """scenario: the run's own, as implied. values: what the window measured of it, by path. observed: how sure the main
-    ones are. assumed: which of the values are assumed all the same. notes: what the reader of a plan must know."""
+    ones are. notes: what the reader of a plan must know."""
 
     scenario: Scenario
     values: Mapping[str, Any]
     observed: tuple[ObservedConfig, ...]
-    assumed: tuple[str, ...]
     notes: tuple[str, ...]
 
 
@@ -215,9 +214,7 @@ def measured(history: History, scenario: Scenario, given: Collection[str]) -> Me
     notes = [f"{RUN}: {line}" for line in found.differs]
     if SLOWDOWN not in values and not is_touched(SLOWDOWN, given):
         notes.append(f"{RUN} does not show how fast the engines are{_missing(observed, given)}")
-    fitted = found.logged is not None and found.logged.alike is not None
-    assumed = tuple(path for path in (CORRELATION,) if path in values and not fitted)
-    return Measured(found.scenario, values, tuple(records_of(history, observed, found, values)), assumed, tuple(notes))
+    return Measured(found.scenario, values, tuple(records_of(history, observed, found, values)), tuple(notes))
 
 
 def _policy(observed: Observed, given: Collection[str]) -> dict[str, Any]:

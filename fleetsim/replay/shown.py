@@ -16,7 +16,7 @@ its own decisions.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -136,13 +136,11 @@ def with_run(
         words = next((words for path, words in told.items() if is_touched(record.path, [path])), None)
         if words is not None:
             notes.append(f"{words} counts, although {RUN} shows {record_words(record)}")
-    return overlaid(target, values, found.observed, found.assumed), tuple(notes), history
+    return overlaid(target, values, found.observed), tuple(notes), history
 
 
-def overlaid(
-    raw: Mapping[str, Any], values: Mapping[str, Any], observed: Sequence[ObservedConfig], assumed: Collection[str] = ()
-) -> dict[str, Any]:
-    """A scenario's mapping with the values in it, which are no longer assumed but for some, and their records."""
+def overlaid(raw: Mapping[str, Any], values: Mapping[str, Any], observed: Sequence[ObservedConfig]) -> dict[str, Any]:
+    """A scenario's mapping with the values in it, which are no longer assumed, and their records."""
     result: dict[str, Any] = {key: dict(value) if isinstance(value, Mapping) else value for key, value in raw.items()}
     for path, value in values.items():
         *above, last = path.split(".")
@@ -152,7 +150,7 @@ def overlaid(
             here[key] = dict(below) if isinstance(below, Mapping) else {}
             here = here[key]
         here[last] = value
-    result["assumed"] = [*(p for p in result.get("assumed", ()) if not is_touched(p, values)), *assumed]
+    result["assumed"] = [p for p in result.get("assumed", ()) if not is_touched(p, values)]
     result["observed"] = [record.model_dump() for record in observed]
     return result
 

@@ -69,8 +69,8 @@ class SearchTally(Struct):
 
 class Search:
     """The choices of one job that were simulated so far. found: by scenario, the latest of each. stuck: choices that
-    get stuck, with the reason. too_old: places whose samples were, in more runs than the search makes of each.
-    crewed: what a run of a choice is taken for."""
+    get stuck, with the reason. too_old: places whose samples were, in more runs than the search makes of each. known:
+    by place, with all runs, what a look was luckier than. crewed: what a run of a choice is taken for."""
 
     def __init__(
         self,
@@ -81,6 +81,7 @@ class Search:
         self.found: dict[Scenario, Found[Any]] = {}
         self.stuck: dict[Any, StuckError] = {}
         self.too_old: set[object] = set()
+        self.known: dict[object, Found[Candidate]] = {}
         self._crewed = crewed
         self.tally = SearchTally()
         self._bounds, self._likely = Bounds(), Likely()
@@ -136,7 +137,8 @@ class Search:
             chosen = self._next(waiting, wanted)
             self._tell(f"{what}: {len(waiting):,} left, {len(self.found) - before:,} simulated")
             bounds = {candidate.place: bound for bound, candidate, _ in chosen}
-            for found in self.simulated([(c, s) for _, c, s in chosen]):
+            for look in self.simulated([(c, s) for _, c, s in chosen]):
+                found = self.known.get(look.choice.place, look)
                 if self._fresh(found, wanted) and wanted.decides(found.step_s, found.usd):
                     (found,) = self.aged([found])  # what rules all others out must be as fresh as it looks
                 if self._fresh(found, wanted):

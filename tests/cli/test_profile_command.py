@@ -264,7 +264,7 @@ def job_file(folder: Path, profile: str, **engine: Any) -> str:
             {
                 "workload": {
                     "output_tokens": {"mean": 200, "cv": 0.8, "max": 800},
-                    "prompt_tokens": 64,
+                    "prompt_tokens": 128,
                     "group_size": 4,
                 },
                 "engine": {"kind": "measured", "profile": profile, "slowdown": 1.0, **engine},

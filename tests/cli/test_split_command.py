@@ -104,7 +104,7 @@ def test_points_replace_the_law_and_the_assumed_seconds() -> None:
     )
     seconds = {w["arrangement"]: w["trainer_fixed_s"] for w in document["arrangements"]}
     assert seconds["3 + 1"] == pytest.approx(8.0)
-    assert seconds["2 + 2"] == pytest.approx(4.0)
+    assert seconds["1 + 3"] == pytest.approx(8.0 / 3)  # in proportion between two points
     assert seconds["colocated sync"] == pytest.approx(2.0)
     assert not any(a["path"].startswith("trainer.") for a in document["assumptions"])
 

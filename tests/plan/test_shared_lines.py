@@ -97,12 +97,12 @@ def test_responses_that_the_cap_cuts() -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_preset_that_drops_most_of_its_samples_says_so() -> None:
-    """TRL's asynchronous trainer drops what is too old; with a quarter of its batch that is most of what is made."""
+def test_a_preset_that_drops_many_of_its_samples_says_so() -> None:
+    """TRL's asynchronous trainer drops what is too old; with a quarter of its batch that is a third of what is made."""
     found = fs.load("presets/trl-async-grpo", batch=128).simulate()
     said = losses_line(found.metrics, found.job.scenario)
     lost, longest = (found.mean[f"samples_lost.{of}"] for of in ("all", "longest_tenth"))
-    assert lost > 0.4
+    assert lost > 0.3
     assert said is not None
     assert said.startswith(f"{100 * lost:.0f} % of all samples, {100 * longest:.0f} % of the longest tenth: stale at")
     assert "lost     " in str(found)

@@ -42,7 +42,7 @@ def test_a_fleet_that_makes_too_much_is_told_how_many_engines_do(instances: int,
 
 def test_it_is_the_count_that_size_recommends() -> None:
     """In a job whose search has to decide between counts that are close."""
-    job = fs.load(batch=512, len=1536)
+    job = fs.load(batch=512, len=1536, trainer_step_s=30)
     sized = job.size().plan
     found = job.with_(instances=20).simulate().alternatives
     assert found is not None
@@ -67,7 +67,7 @@ def test_a_trainer_that_waits_has_no_engine_too_many() -> None:
 def test_the_pace_is_said_in_the_words_of_the_field() -> None:
     of = trial_of(1, [metrics(20.0, 0.0)]).estimates
     assert pace(of) == "25.6 completions per second, 4,320 iterations (optimizer steps) a day"
-    explained = fs.load(None, UNSYNCED, instances=10, **RUNBOOK).simulate().explained
+    explained = fs.load(None, UNSYNCED, instances=12, **RUNBOOK).simulate().explained
     lines = {line.strip().split("  ")[0]: line for line in explained.splitlines()}
     assert "25.6" in lines["completions per second"]
     assert "4,320" in lines["iterations (optimizer steps) per day"]

@@ -19,7 +19,7 @@ from fleetsim.search.permissions import allowed
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
 
-LONG = {"run.steps": 100}
+LONG = {"run.steps": 1_000}
 OTHERS = range(11, 14)
 
 

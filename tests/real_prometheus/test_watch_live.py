@@ -32,7 +32,9 @@ STALE_S = 30.0  # the fleet is scraped every 15 s, and a look may take long on a
 @pytest.fixture
 def fleet(prometheus: None, tmp_path: Path) -> Iterator[Backfilled]:
     """A fleet whose history goes on for twenty minutes from now: there is a fresh sample whenever one looks."""
-    found = backfilled(tmp_path / "fleet", "scenarios/async-one-step.yaml", (), 1.7, end_in_s=1200.0)
+    found = backfilled(
+        tmp_path / "fleet", "scenarios/async-one-step.yaml", ("fleet.instances=3",), 1.7, end_in_s=1200.0
+    )
     yield found
     found.server.stop()
 
@@ -77,7 +79,7 @@ def test_a_watch_through_an_outage(fleet: Backfilled, tmp_path: Path) -> None:
             with Server(tmp_path / "scraper", targets={"watch": [f"127.0.0.1:{port}"]}) as scraper:
                 seen = first(look, lambda page: "fleetsim_recommended_instances" in page, log)
                 assert seen["fleetsim_up"] == 1.0
-                assert seen["fleetsim_current_instances"] == 4.0
+                assert seen["fleetsim_current_instances"] == 3.0
                 assert seen["fleetsim_recommended_instances"] == seen["fleetsim_wanted_instances"]
                 assert seen["fleetsim_model_error_ratio"] < 0.1
                 assert seen["fleetsim_observed_trainer_idle_ratio"] == pytest.approx(
@@ -124,7 +126,7 @@ def test_once(fleet: Backfilled) -> None:
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["schema_version"] == 2
-    assert document["current_instances"] == 4
+    assert document["current_instances"] == 3
     assert document["starves"] == "trainer"
     assert document["wanted_instances"] >= 1
     assert document["withheld"] is None

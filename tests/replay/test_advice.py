@@ -18,6 +18,8 @@ from tests.golden.inputs import CAPPED, INPUTS, TINY
 from tests.once import once
 from tests.printed.shell import works
 
+# Engines that stand empty while their trainer computes look colocated: whose GPUs they are has to be said.
+APART = TINY.replace("{instances: 2}", "{instances: 2, placement: disaggregated}")
 LONG = ("--steps", "150", "--replications", "2", "--seed", "90210")
 _END = "1790000000"
 
@@ -40,7 +42,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.chdir(folder)
     Path("capped.yaml").write_text(CAPPED, encoding="utf-8")
-    Path("tiny.yaml").write_text(TINY, encoding="utf-8")
+    Path("tiny.yaml").write_text(APART, encoding="utf-8")
     for name in ("capped", "tiny"):
         Path(f"{name}.om").write_bytes(once(("advice of a window", name), lambda name=name: _window(name)))
     return folder

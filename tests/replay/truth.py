@@ -96,7 +96,7 @@ def _sync(pause: float, block: float) -> dict[str, float]:
 def _slow(*factors: float, n: int = 4, batch: int = 512, routing: str = "round_robin") -> dict[str, Any]:
     return _wide(
         fleet__instances=n, trainer__batch_samples=batch, fleet__speed_factors=list(factors), fleet__routing=routing,
-        trainer__fixed_s=18.0,
+        trainer__fixed_s=16.0,
     )  # fmt: skip
 
 
@@ -314,7 +314,7 @@ JOBS = (
     Job(
         "one of four instances lost",
         ASYNC,
-        _wide(**{"run.events": [{"step": EVENT_AT, "lose_instance": 1}], "trainer.fixed_s": 16.0}),
+        _wide(**{"run.events": [{"step": EVENT_AT, "lose_instance": 1}], "trainer.fixed_s": 14.0}),
         "rollout",
         "trainer",
         {"run.events": []},
@@ -343,7 +343,7 @@ JOBS = (
         "agentic, tools of 10 s, undersized",
         ASYNC,
         _wide(
-            admission__max_staleness=6.0,
+            admission__max_staleness=5.0,
             fleet__instances=2,
             workload__turns__count=4,
             workload__turns__tool_latency_s=10.0,

@@ -33,7 +33,7 @@ def job(**changes: object) -> Scenario:
         "trainer.fixed_s": 4.0,
         "engine.kind": "constant",
         "engine.instance_tok_s": 800.0,
-        "targets.trainer_idle_fraction": 0.2,
+        "targets.trainer_idle_fraction": 0.1,
         "admission.max_staleness": 2,
         "workload.output_tokens": {"mean": 300, "cv": 1.0, "max": 1024},
         "run.steps": 10,

@@ -74,7 +74,7 @@ def test_files_say_the_same_when_they_are_read_again(text: str) -> None:
 FACES = {
     "Console": set(),  # tell/console.py makes its own kind
     # a child's own protocol: one number; a warning of the kernel, written out where it is made
-    "print": {"calibrate/vllm/sync.py", "engine/native.py"},
+    "print": {"engine/native.py"},
     "echo": {"cli/terminal.py"},
 }
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 import numpy as np
 from msgspec import Struct, field
 
+from fleetsim import units
 from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.loads import Load, Request
 from fleetsim.calibrate.order import loads_in_turn
@@ -74,7 +75,7 @@ def measure_server(
         finally:
             runner.run(client.close())
     if client.limited:
-        say(f"the server answered 429 to {client.limited} requests; they were sent again")
+        say(f"the server answered 429 to {units.plural(client.limited, 'request')}, sent again")
 
 
 async def _engine(

@@ -132,6 +132,8 @@ def _weighed(case: Case, draft: Reply) -> Reply:
         title = f"{SUSPECTED}{draft.title.removeprefix(SUSPECTED)}"
         said = (*draft.evidence, "whether it costs anything only a simulation tells: leave out --no-backtest")
         return replace(draft, title=title, evidence=said, name=f"perhaps {draft.name}")
+    if draft.check == "in_flight_cap" and not case.given:
+        return draft  # of a cap that nobody gave, twice as much is tried: what it gives at the least
     if draft.state == "fault" and refutable and case.starving and case.idle is not None:
         draft = _ranked(case, draft, case.idle.value)
     if draft.state != "fault" or gain is None or draft.check == "rollout":
@@ -203,7 +205,7 @@ def _dearest(
     if first is None or first.check not in MENDS:
         return first
 
-    unseen = set(COSTS_OR_NOT) - set(case.ranked or ())
+    unseen = {check for check in COSTS_OR_NOT if (case.ranked or {}).get(check, 0.0) < WORTH}
 
     def usd(draft: Reply) -> float:
         size = size_of.get(draft.check)

@@ -43,7 +43,13 @@ MOST_SEQS = 1024
 def removal_of(check: Check, implied: Implied) -> Mapping[str, Any] | None:
     """The changes that take a fault away; None for one that no change of the implied scenario removes."""
     s, engine = implied.scenario, implied.engine
-    caps = {"fleet.max_in_flight_samples": None, "fleet.max_in_flight_samples_per_instance": None}
+    caps: dict[str, Any] | None = {
+        "fleet.max_in_flight_samples": None,
+        "fleet.max_in_flight_samples_per_instance": None,
+    }
+    if implied.base is None:  # the law is a guess, and so is what the next bound would be: as far as the advice goes
+        cap = s.fleet.max_in_flight_samples
+        caps = None if cap is None else {"fleet.max_in_flight_samples": 2 * cap}
     limits = None if engine is None else engine[1]
     changes: dict[Check, dict[str, Any] | None] = {
         "sync": {"sync.pause_s": 0.0, "sync.trainer_block_s": 0.0, "sync.publish_s": 0.0},
@@ -53,8 +59,7 @@ def removal_of(check: Check, implied: Implied) -> Mapping[str, Any] | None:
             "sync.reset_prefix_cache": False,
             "fleet.group_placement": "together",
         },
-        # Without a scenario the law is a guess, and so is what the next bound would be.
-        "in_flight_cap": caps if implied.base is not None else None,
+        "in_flight_cap": caps,
         "rollout": {"fleet.instances": more_than(s.fleet.instances)},
         "max_num_seqs": None if limits is None else {"engine.max_num_seqs": 2 * limits.max_num_seqs},
         "preemptions": None if limits is None else {"engine.kv_blocks": min(2 * limits.kv_blocks, MAX_COUNT)},

@@ -1,9 +1,8 @@
 """Which admission law a fleet runs by, where nobody says: the one whose simulation holds as much in flight.
 
 Laws are tried on the implied scenario and compared with the window in what engines and queue show: mean and peak of
-the requests in flight, samples queued, share of instance-time without work, tokens generated per token trained. Step
-time and throughput take no part, so that the back-test still has something to predict. What comes out is the nearest
-law, not the proven one.
+the requests in flight, samples queued, share of instance-time without work, tokens per second, tokens generated per
+token trained. What comes out is the nearest law, not the proven one.
 """
 
 from __future__ import annotations
@@ -38,11 +37,9 @@ _EBBS = 1.5
 # So many of the nearest laws, and the variants of the best, are tried over more steps: a queue that is thrown away as
 # it ages takes a few dozen steps to become what it stays, and what is left of its start tells variants apart wrongly.
 _FINALISTS, _LONG_STEPS = 4, 40
-# Tried on top of the nearest law, one after the other, and taken where they are nearer by more than a trial's chance.
-_VARIANTS: tuple[tuple[Mapping[str, Any], ...], ...] = (
-    ({"fleet.group_placement": "spread"},),
-    ({"sync.in_flight": "drain"}, {"sync.in_flight": "abort_resume"}),
-)
+# Tried on top of the nearest law, and taken where they are nearer by more than a trial's chance.
+_VARIANTS: tuple[Mapping[str, Any], ...] = ({"sync.in_flight": "drain"}, {"sync.in_flight": "abort_resume"})
+_PLACES: tuple[Mapping[str, Any], ...] = ({}, {"fleet.group_placement": "spread"})
 # Laws that drop what is too old are tried where more than this share of the finished samples was thrown away.
 _DROPS = 0.02
 _CLEARLY = 0.9
@@ -95,6 +92,8 @@ def admission_like(
     growing = grows(observed, scenario.trainer.batch_samples) is not None
     every = _candidates(scenario, fleet.in_flight_mean, fleet.in_flight_peak, observed.queue, growing)
     tried = _with_facts(every, facts, scenario)
+    if "fleet.group_placement" not in facts and _may_be_spread(scenario, observed):
+        tried = [{**law, **place} for law in tried for place in _PLACES]  # a law that is near with the wrong is wrong
     found = side_by_side(lambda changes: _distance(scenario, engine, observed, changes), tried)
     order = _by_distance(tried, found)
     steps = max(_STEPS, min(_LONG_STEPS, most_steps(scenario)))
@@ -106,12 +105,7 @@ def admission_like(
 
     law, off = nearest([tried[i] for i in order[:_FINALISTS]])
     count = len(tried)
-    for choices in _VARIANTS:
-        if "fleet.group_placement" in choices[0] and not _may_be_spread(scenario, observed):
-            continue
-        free = [{**law, **more} for more in choices if not set(more) & set(facts)]
-        if not free:
-            continue
+    if free := [{**law, **more} for more in _VARIANTS if not set(more) & set(facts)]:
         variant, nearer = nearest(free)
         if nearer < off * _CLEARLY:
             law, off = variant, nearer
@@ -140,12 +134,13 @@ def _with_facts(
 
 
 def _by_distance(laws: Sequence[Mapping[str, Any]], found: Sequence[float]) -> list[int]:
-    """The laws' numbers, nearest first; among those that are as near as the nearest, the one with the fewest bounds."""
+    """The laws' numbers, nearest first; of those that are as near as the nearest, the one with the fewest bounds, then
+    with the fewest settings."""
     least = min(found) + _ALIKE
 
-    def key(i: int) -> tuple[bool, int, float, int]:
-        alike = found[i] <= least
-        return not alike, sum(path in laws[i] for path in _BOUNDS) if alike else 0, found[i], i
+    def key(i: int) -> tuple[bool, int, int, float, int]:
+        bounds, settings = (sum(path in laws[i] for path in _BOUNDS), len(laws[i])) if found[i] <= least else (0, 0)
+        return found[i] > least, bounds, settings, found[i], i
 
     return sorted(range(len(laws)), key=key)
 

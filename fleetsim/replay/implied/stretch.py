@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -15,8 +16,9 @@ from fleetsim.replay.observe.observed import InstanceView, Observed
 from fleetsim.replay.observe.segments import Mask, inside, overlap_s
 
 # Where a gauge that was read so often shows so much fewer running than the requests' seconds in the engine, they are
-# not those in which requests ran: the rest of them waited, uncounted.
-_MANY_SCRAPES, _WAITED = 200, 1.25
+# not those in which requests ran: the rest of them waited, uncounted, or a tool had them. A mean of fewer scrapes is
+# less sure, by the root of their number.
+_MANY_SCRAPES, _WAITED = 200, 0.25
 # Finished requests below which their seconds and tokens are no level.
 _FEWEST_REQUESTS = 30
 
@@ -112,7 +114,8 @@ class Stretch(Struct, frozen=True):
         counted = self._counted(some)
         step = float(np.median(np.diff(self.times))) if len(self.times) > 1 else 0.0
         sampled = float((np.where(work, running, 0.0) * pace).sum()) * step - float(self.unseen[some].sum())
-        if counted is not None and work.sum() >= _MANY_SCRAPES and counted * tokens > _WAITED * sampled:
+        doubt = _WAITED * math.sqrt(max(1.0, _MANY_SCRAPES / work.sum()))
+        if counted is not None and counted * tokens > (1.0 + doubt) * sampled:
             counted = None
         seconds = counted or sampled / tokens
         if seconds <= 0:

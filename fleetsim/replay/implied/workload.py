@@ -275,7 +275,7 @@ def _group(draft: ScenarioDraft, found: Reading | None) -> None:
         draft.take("workload.group_size", round(found.value), f"{found.value:.2f}, {found.source}", against=said)
     for path in ("workload.group_correlation", "workload.shared_prefix_tokens"):
         if not draft.set_by_user(path):
-            draft.assumed.append(f"{path}: 0")
+            draft.assumed.append(f"{path}: {draft.at(path):g}")
 
 
 def tell_trend(draft: ScenarioDraft, observed: Observed) -> None:

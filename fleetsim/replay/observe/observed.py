@@ -37,7 +37,7 @@ class InstanceView(Struct, frozen=True):
     exported. preemptions: in the window. prefix_hit: hits / queries. restarts: counter resets. pace: its active rate at
     its own load / the median instance's at that load (below 1 = slow). straggler: pace beyond the limit of
     `replay/observe/paces.py`. running_peak: the most requests that ran. full_share: of the times at which requests
-    waited, those at which as many ran.
+    waited, those at which as many ran. scraped: of the window's scrapes, those that it answered.
     """
 
     id: InstanceId
@@ -57,6 +57,7 @@ class InstanceView(Struct, frozen=True):
     straggler: bool
     running_peak: float | None = None
     full_share: float | None = None
+    scraped: float = 1.0
 
 
 # Variance / mean of what is in flight, and deviation / mean, of samples that come and go at random. Where batches are

@@ -59,6 +59,7 @@ def instance_views(
                 straggler=bool(paces.straggler[row]),
                 running_peak=percentile(running, 100),
                 full_share=_full_share(running, waiting),
+                scraped=float(intervals.sampled[row].mean()),
             )
         )
     return tuple(views)

@@ -102,6 +102,12 @@ class Case(Struct, frozen=True):
         return idle if idle is None or not self.ready else Reading(idle.value - self.ready, idle.source)
 
     @property
+    def simulated_wait(self) -> float:
+        """Of a step, what the back-test's trainer waits, and so what a change gives there at most; 1 = no back-test."""
+        row = None if self.backtest is None else self.backtest.row("trainer_idle")
+        return 1.0 if row is None else row.predicted
+
+    @property
     def ready(self) -> float:
         """Of a step, the share that the trainer waits although a batch stands ready; 0 where the scenario says that it
         waits for certain samples."""

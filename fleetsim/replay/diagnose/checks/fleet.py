@@ -129,9 +129,10 @@ def _of_fleet(case: Case, f: FleetView, wait: float, evidence: list[str]) -> Rep
             f"rollout is too slow, for want of instances or by its slowest responses{since}",
         )  # fmt: skip
     slowest, gain = _slowest(case), case.gains.get("rollout")
-    if gain is not None:  # the simulation knows better than the pattern
-        helps = HELPS * min(wait, 1.0 - case.gains.was / case.gains.more)
-        slowest = case.gains.more_words if gain < helps else None
+    tried = case.gains if gain is not None else case.ranked or Gains()
+    if (freed := tried.get("rollout")) is not None:  # the simulation knows better than the pattern
+        few = freed >= HELPS * min(wait, case.simulated_wait, 1.0 - tried.was / tried.more)
+        slowest = None if few else slowest if gain is None else tried.more_words
     if slowest is not None:
         inferred = ": the trainer waits for the last responses of its batch (inferred)" if gain is None else ""
         evidence.append(slowest + inferred)
@@ -146,8 +147,8 @@ def _of_fleet(case: Case, f: FleetView, wait: float, evidence: list[str]) -> Rep
     open_ = [d.check for d in case.earlier if d.state == "unknown" and d.check in MENDS]
     if open_:
         evidence.append(f"not ruled out, for want of data: {', '.join(open_)}")
-    gives, tried = (wait, 0.0), case.ranked or Gains() if gain is None else case.gains
-    if (freed := tried.get("rollout")) is not None:  # of the rollout GPUs more are paid for, in shorter steps
+    gives = (wait, 0.0)
+    if freed is not None:  # of the rollout GPUs more are paid for, in shorter steps
         gives = (min(freed, wait), (tried.was - (1.0 - freed) * tried.more) / f.instances)
         evidence.insert(1, f"{tried.more_words}; their cost is taken off the price")
     return Reply("fault", "too few instances", evidence, "fleetsim replay ... --recommend",

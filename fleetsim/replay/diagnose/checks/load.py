@@ -32,7 +32,8 @@ from fleetsim.replay.observe.paces import PEERS, piled, usual_load
 SPREAD = 0.15
 _NAMED = 4
 _EVEN = "; what that gives:\nfleetsim replay ... --set 'fleet.speed_factors=[]'"
-# Of the longest presence: instances that were there for less are not compared for their load.
+# Of the longest presence, and of the most scrapes that one answered: instances that were there for less, or that come
+# and go, as those that a trainer lends, are not compared for their load.
 STAYED = 0.9
 
 
@@ -70,7 +71,10 @@ def stragglers(case: Case) -> Reply:
             f"{names} lags behind the fleet",
         )  # fmt: skip
     # Instances that were added, lost or lent for a while had another load than those that stayed.
-    stayed = [i for i in o.instances if i.present_s >= STAYED * max(j.present_s for j in o.instances)]
+    longest, most = (
+        STAYED * max(times) for times in zip(*((i.present_s, i.scraped) for i in o.instances), strict=True)
+    )
+    stayed = [i for i in o.instances if i.present_s >= longest and i.scraped >= most]
     rates = [i.active_tok_s for i in stayed]
     spread = pstdev(rates) / max(fmean(rates), 1e-9) if len(rates) >= PEERS else 0.0
     spread = f.tok_s_cv if len(stayed) == len(o.instances) else spread
