@@ -160,14 +160,14 @@ def _limits(binding: str, scenario: Scenario, of: Mapping[str, Estimate]) -> Ite
     stations, judges = stations_of(scenario), judges_of(scenario)
     for name in stations if binding == "environment" else judges if binding == "judge" else ():
         m = {metric.rpartition(".")[2]: e.mean for metric, e in of.items() if metric.startswith(f"stations.{name}.")}
-        m["busy"], rate = m.get("busy_fraction", 0.0), m["calls"] / of["step_s"].mean
+        busy, rate = m.get("busy_fraction", 0.0), m["calls"] / of["step_s"].mean
         if name in stations:
             if (most := stations[name].calls_per_s) is not None:
                 whose = "tools" if name == "tools" else "rewards"
                 yield rate / most, f"the rate limit of {whose}, {units.plural(most, 'call')} per second"
-            yield m["busy"], f"all {stations[name].workers or 0:,} {CALLED[name]} are in use"
+            yield busy, f"all {stations[name].workers or 0:,} {CALLED[name]} are in use"
         elif (api := judges[name].api) is None:
-            yield m["busy"], f"{units.plural(judges[name].instances, 'engine')} of the {name}, always at work"
+            yield busy, f"{units.plural(judges[name].instances, 'engine')} of the {name}, always at work"
         else:
             if (most := api.requests_per_s) is not None:
                 yield rate / most, f"the rate limit of the {name}'s API, {units.plural(most, 'request')} per second"

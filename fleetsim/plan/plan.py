@@ -237,11 +237,11 @@ def worth_a_look(search: Search, space: Space, allowed: Allowed) -> list[PlanRow
         full = search.simulated([(f.choice, f.scenario) for f in next_ones], runs)
         rows = _rows(search, _permitted(full, oldest), budget, oldest)
         old = [f for f in full if f.choice.place in search.too_old or not _permitted([f], oldest)]
-        lucky = [f for f in full if not budget.holds(f.step_s) and f.choice.place not in search.known]
-        looks = [f for f in ranked if budget.holds(f.step_s) and any(f.choice.place == g.choice.place for g in lucky)]
+        lucky = {f.choice.place: f for f in full if not budget.holds(f.step_s) and f.choice.place not in search.known}
+        looks = [f for f in ranked if budget.holds(f.step_s) and f.choice.place in lucky]
         if _beaten(rows, [*old, *looks], budget):  # it ruled out what was not looked at
             search.too_old |= {f.choice.place for f in old}
-            search.known |= {f.choice.place: f for f in lucky}
+            search.known |= lucky
             search.tally = before  # plans that are looked at again are not others
             return worth_a_look(search, space, allowed)
         if rows:

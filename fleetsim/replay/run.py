@@ -25,7 +25,7 @@ from fleetsim.replay.diagnose.checks.load import counts_groups
 from fleetsim.replay.diagnose.cures import Cure, cures_of
 from fleetsim.replay.diagnose.diagnosis import COSTS_OR_NOT, diagnose, remedies_of
 from fleetsim.replay.diagnose.finding import Check, Verdict, job_usd_h, pools_of
-from fleetsim.replay.diagnose.mending import enough_of, gains_of, rough, served_gains, trusted
+from fleetsim.replay.diagnose.mending import enough_of, gains_of, rough, served_gains, tried_of, trusted
 from fleetsim.replay.implied.implied_scenario import Implied, implied
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed
@@ -166,7 +166,7 @@ def _weighed(judge: Judge, case: Case, found: Implied, verdict: Verdict, progres
         if not asked or not starved:
             return verdict
         progress("simulating without each of its causes")
-        return judge(ranked=gains_of(found, [*asked, "rollout"], sure=False))
+        return judge(ranked=gains_of(found, [*asked, "rollout"], tried_of(found), sure=False))
     gains = Gains()
     if faults:
         progress("simulating without each fault")

@@ -43,13 +43,7 @@ MOST_SEQS = 1024
 def removal_of(check: Check, implied: Implied) -> Mapping[str, Any] | None:
     """The changes that take a fault away; None for one that no change of the implied scenario removes."""
     s, engine = implied.scenario, implied.engine
-    caps: dict[str, Any] | None = {
-        "fleet.max_in_flight_samples": None,
-        "fleet.max_in_flight_samples_per_instance": None,
-    }
-    if implied.base is None:  # the law is a guess, and so is what the next bound would be: as far as the advice goes
-        cap = s.fleet.max_in_flight_samples
-        caps = None if cap is None else {"fleet.max_in_flight_samples": 2 * cap}
+    caps = {"fleet.max_in_flight_samples": None, "fleet.max_in_flight_samples_per_instance": None}
     limits = None if engine is None else engine[1]
     changes: dict[Check, dict[str, Any] | None] = {
         "sync": {"sync.pause_s": 0.0, "sync.trainer_block_s": 0.0, "sync.publish_s": 0.0},
@@ -59,12 +53,19 @@ def removal_of(check: Check, implied: Implied) -> Mapping[str, Any] | None:
             "sync.reset_prefix_cache": False,
             "fleet.group_placement": "together",
         },
-        "in_flight_cap": caps,
+        # Without a scenario the law is a guess, and so is what the next bound would be.
+        "in_flight_cap": caps if implied.base is not None else None,
         "rollout": {"fleet.instances": more_than(s.fleet.instances)},
         "max_num_seqs": None if limits is None else {"engine.max_num_seqs": 2 * limits.max_num_seqs},
         "preemptions": None if limits is None else {"engine.kv_blocks": min(2 * limits.kv_blocks, MAX_COUNT)},
     }
     return changes.get(check)
+
+
+def tried_of(implied: Implied) -> Mapping[Check, Mapping[str, Any]]:
+    """What is tried in place of a fault's removal: twice a cap that the window shows and nobody gave."""
+    cap = implied.scenario.fleet.max_in_flight_samples if implied.base is None else None
+    return {} if cap is None else {"in_flight_cap": {"fleet.max_in_flight_samples": 2 * cap}}
 
 
 def mended(checks: Collection[Check], implied: Implied) -> Mapping[str, Any] | None:

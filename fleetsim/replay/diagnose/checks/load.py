@@ -71,9 +71,7 @@ def stragglers(case: Case) -> Reply:
             f"{names} lags behind the fleet",
         )  # fmt: skip
     # Instances that were added, lost or lent for a while had another load than those that stayed.
-    longest, most = (
-        STAYED * max(times) for times in zip(*((i.present_s, i.scraped) for i in o.instances), strict=True)
-    )
+    longest, most = STAYED * max(i.present_s for i in o.instances), STAYED * max(i.scraped for i in o.instances)
     stayed = [i for i in o.instances if i.present_s >= longest and i.scraped >= most]
     rates = [i.active_tok_s for i in stayed]
     spread = pstdev(rates) / max(fmean(rates), 1e-9) if len(rates) >= PEERS else 0.0
