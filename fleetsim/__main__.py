@@ -15,6 +15,8 @@ def main() -> None:
     gc.set_threshold(500_000, 20, 100)
     # Looking for plugins in everything that is installed takes longer than most of what it would find could be of use.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    # Huge pages, which numpy asks for, are made by moving others where memory is in pieces: 0.1 s for one table.
+    os.environ.setdefault("NUMPY_MADVISE_HUGEPAGE", "0")
     from fleetsim.cli.main import main as command_line
 
     command_line()

@@ -40,7 +40,7 @@ _FIELDS = {name: (kind.char, at // kind.itemsize) for name, (kind, at, *_) in (F
 # Tables of the kernel that have another name here, and the one of an instance without prefill engines.
 _HELD_AS = {"instances": "rows"}
 _NONE = np.zeros(1)
-# First rows of a table, from which on it gets no room ahead.
+# First rows of a table that gets room ahead, that room counted.
 _MANY = 500_000
 _NO_STATION = np.zeros(0, STATION)
 GROUP_TABLES = ("ready", "blocked", "owed")
@@ -287,7 +287,7 @@ class World:
 
     def _first(self, n: int) -> int:
         """Rows of a table that has none."""
-        return self._ahead * n if n < _MANY else n
+        return max(n, min(self._ahead * n, _MANY))
 
     def _lengthen(self, name: str, n: int) -> None:
         """Gives a table n rows at least, and tells the kernel at once: the old one is freed here."""

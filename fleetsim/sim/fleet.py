@@ -79,8 +79,8 @@ class ActivityLog:
 
 
 NO_BATCH = 1 << 50
-# Of the first draw, which is all that a run of so many steps needs: most that end when they are steady draw no more.
-_AHEAD = 3
+# Of the first draw of a run that ends when it is steady: it seldom draws more, and room that nobody writes to is free.
+_AHEAD = 16
 
 
 class Fleet:
