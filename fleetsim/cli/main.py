@@ -36,7 +36,7 @@ LINES = {
     "size": "The smallest rollout fleet that keeps the trainer busy.",
     "split": "Share these GPUs between rollout and trainer, or split them, and how: every way simulated and ranked.",
     "plan": "Which GPUs, engines and split for a budget: every choice together, the few plans that are worth a look.",
-    "pack": "Which way should several jobs share one set of GPUs: apart, by phase, or in turn?",
+    "pack": "Which way should several jobs share one set of GPUs: apart, by phase, in turn, or together?",
     "simulate": "Simulate a scenario: where each second of an optimizer step goes.",
     "forecast": "What the whole run takes: hours, GPU-hours, dollars and tokens to its last step, with ranges.",
     "compare": "What changed between A and B, by how much, and is it more than luck? Scenarios, results or windows of "

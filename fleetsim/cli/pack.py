@@ -9,7 +9,7 @@ from fleetsim.pack.ask import pack as ask
 
 
 def pack(asked: Pack, output: Printed) -> None:
-    """Which way should several jobs share one set of GPUs: apart, by phase, or in turn?
+    """Which way should several jobs share one set of GPUs: apart, by phase, in turn, or together?
 
     Examples:
     fleetsim pack verl-sync verl-fully-async --gpus 32

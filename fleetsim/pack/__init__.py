@@ -1,1 +1,1 @@
-"""Several jobs on one set of GPUs: apart, by phase, or in turn."""
+"""Several jobs on one set of GPUs: apart, by phase, in turn, or together."""

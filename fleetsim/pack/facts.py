@@ -18,6 +18,7 @@ _HOW = {
     "apart": "each job on GPUs of its own",
     "by_phase": "by phase: while one job trains, another generates",
     "in_turn": "in turn: every job has all GPUs for a step",
+    "together": "together: adapters of all jobs on the same engines",
 }
 _SHOWN = 12
 
@@ -52,7 +53,7 @@ def pack_facts(result: Packing) -> Facts:
         explained("simulated", "Apart each job is simulated as by `fleetsim split`. On shared GPUs each is simulated "
                                "batch by batch on as many GPUs, and its phases take turns with those of the others"),
         explained("classes", _classes(result)),
-        explained("left_out", "Not simulated: adapters of several jobs on the same engines, at the same time"),
+        explained("together", _together(result)),
     )  # fmt: skip
 
 
@@ -82,6 +83,19 @@ def _classes(result: Packing) -> str:
     return (
         f"On shared GPUs goes first, of those that ask: {names}. A rollout of a lower class gives way at once "
         "and goes on later; training is never interrupted; a way in which a class would get no turn is left out"
+    )
+
+
+def _together(result: Packing) -> str:
+    """How jobs on the same engines are predicted, or why they are not."""
+    if any(way.kind == "together" for way in result.ways):
+        return (
+            "Together each job is simulated on engines that the requests of the others slow down and fill in the mean; "
+            "bursts of two jobs that meet are left out"
+        )
+    return (
+        "Jobs have the same engines at the same time only where their engines differ in nothing but LoRA adapters "
+        "(engine.lora) and the GPUs are enough for a trainer each"
     )
 
 

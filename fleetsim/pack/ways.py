@@ -4,31 +4,44 @@
 - apart: each job has a part of the GPUs for itself, and uses it in the best way that `split` finds.
 - by phase: one set of rollout GPUs and one of trainer GPUs for all: while one job trains, another one generates.
 - in turn: every job has all GPUs for a whole step (generation, training, hand-over), one after the other.
+- together: jobs whose adapters share one base have the same engines at the same time (`together.py`), and each has GPUs
+  of its own to train.
 
-By phase and in turn each job runs batch by batch, so it is on-policy. Jobs that share engines (adapters on one base)
-are not simulated: the kernel's fleet serves one job.
+By phase and in turn each job runs batch by batch, so it is on-policy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import simpy
 from msgspec import Struct
-from numpy.typing import NDArray
 
+from fleetsim import units
+from fleetsim.config.law_numbers import law_of
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.faces import flag
 from fleetsim.job.trials import Measure, Tell, planned
-from fleetsim.search.arrangements import SWITCH_S, Arrangement, Rules, colocated_sync, split_counts, split_in_turn
+from fleetsim.pack.rotation import PoolPhase, rotate
+from fleetsim.pack.together import Load, holding_all, shareable, side_by_side
+from fleetsim.search.arrangements import (
+    SWITCH_S,
+    Arrangement,
+    Rules,
+    colocated_sync,
+    split,
+    split_counts,
+    split_in_turn,
+)
 from fleetsim.search.objective import beside_usd_per_h
+from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
 from fleetsim.split.split import best_way
@@ -38,138 +51,12 @@ if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.base_job import Job
 
-# --- Jobs that take turns on the same pools, phase by phase: who has which GPUs when.
-#
-#     A job is a sequence of phases, and a phase needs one pool, alone, for so many seconds: a batch is generated on the
-#     rollout GPUs, then trained on the trainer's, then the next one is generated (nothing of a job overlaps itself, so
-#     it is on-policy). A pool that goes from one job to another takes seconds to switch: weights and states off, others
-#     on. Who is of the highest class is served first, and of one class who asked first. Generation gives way to a
-#     higher class at once and goes on later where it was; training does not, for its state is not given up half-way.
-#     All GPUs of a pool change hands together, as a gang scheduler does it. Nothing else is simulated here: the seconds
-#     of a phase are those of runs of the job by itself on as many GPUs, whose engines the phases of other jobs cannot
-#     slow down, for they have the GPUs at other times.
-#
-#     Of a rotation whose jobs and pools take constant seconds the long run is known: a round lasts as long as the
-#     busiest pool, or as the longest job, whichever is more (tests/pack/test_pack.py).
-
-# Rounds of a rotation, and of them those in which it falls into step.
-ROUNDS, SETTLING = 120, 20
-# A job makes so many steps for one of another at most: the other one gets no turn then.
-_STARVED = 50
-
-
-class PoolPhase(Struct, frozen=True):
-    """pool: its name. seconds: of each step, shape (steps,), which come again after the last. switch_s: seconds to
-    bring the job onto the pool's GPUs after another one. gives_way: to a job of a higher class, at any time."""
-
-    pool: str
-    seconds: NDArray[np.float64]
-    switch_s: float
-    gives_way: bool = False
-
-
-class PoolTurn(Struct, frozen=True):
-    """A job has a pool from began_s to ended_s, to work there or to switch."""
-
-    job: int
-    pool: str
-    began_s: float
-    ended_s: float
-    switches: bool
-
-
-class Timetable(Struct, frozen=True):
-    """What became of it. rows: who had which pool when. ends: of each job, when its steps ended. span_s: from when to
-    when is counted."""
-
-    rows: tuple[PoolTurn, ...]
-    ends: tuple[tuple[float, ...], ...]
-    span_s: tuple[float, float]
-
-    def step_s(self, job: int) -> float:
-        """The mean step of a job within the span."""
-        first, last = self.span_s
-        inside = [t for t in self.ends[job] if first <= t <= last]
-        return (inside[-1] - inside[0]) / (len(inside) - 1)
-
-    def seconds(self, pool: str, job: int | None = None, switches: bool | None = None) -> float:
-        """Seconds of the span in which a pool is held: by one job or any, for work (False), switches (True) or both."""
-        first, last = self.span_s
-        return sum(
-            max(0.0, min(row.ended_s, last) - max(row.began_s, first))
-            for row in self.rows
-            if row.pool == pool and job in (None, row.job) and switches in (None, row.switches)
-        )
-
-    @property
-    def whole_s(self) -> float:
-        """Seconds of the span."""
-        return self.span_s[1] - self.span_s[0]
-
-
-def rotate(
-    jobs: Sequence[Sequence[PoolPhase]],
-    rounds: int = ROUNDS,
-    settling: int = SETTLING,
-    classes: Mapping[int, int] | None = None,
-) -> Timetable:
-    """Runs the jobs until each has made so many steps; what comes before the slowest one's `settling`-th is not
-    counted. classes: number of a job -> its class, 0 where it has none; the higher one goes first. Raises StuckError
-    where a job of a lower class gets no turn."""
-    env, rank = simpy.Environment(), classes or {}
-    pools = {phase.pool: simpy.PreemptiveResource(env) for phases in jobs for phase in phases}
-    rows: list[PoolTurn] = []
-    ends: list[list[float]] = [[] for _ in jobs]
-    owners: dict[str, int] = {}
-    done = env.event()
-
-    def held(job: int, phase: PoolPhase, left: float) -> Generator[simpy.Event, Any, float]:
-        """One turn at a pool; returns the seconds of work that are left, where the turn was taken away."""
-        with pools[phase.pool].request(-rank.get(job, 0), preempt=phase.gives_way) as turn:
-            try:
-                yield turn
-            except simpy.Interrupt:  # taken away at the very time at which it was given
-                return left
-            switch = phase.switch_s if owners.get(phase.pool, job) != job else 0.0
-            owners[phase.pool] = job
-            began, at = env.now, len(rows)
-            ready = began + switch
-            rows.append(PoolTurn(job, phase.pool, began, ready, True))
-            rows.append(PoolTurn(job, phase.pool, ready, ready + left, False))
-            try:
-                yield env.timeout(switch + left)
-            except simpy.Interrupt:
-                rows[at] = PoolTurn(job, phase.pool, began, min(ready, env.now), True)
-                rows[at + 1] = PoolTurn(job, phase.pool, min(ready, env.now), env.now, False)
-                return left - max(0.0, env.now - ready)
-        return 0.0
-
-    def work(job: int, phases: Sequence[PoolPhase]) -> Generator[simpy.Event, Any, None]:
-        while not done.triggered:
-            for phase in phases:
-                left = float(phase.seconds[len(ends[job]) % len(phase.seconds)])
-                again = True
-                while again:
-                    left = yield from held(job, phase, left)
-                    again = left > 0.0
-            ends[job].append(env.now)
-            enough = min(map(len, ends)) >= rounds or len(ends[job]) >= _STARVED * rounds
-            if enough and not done.triggered:
-                done.succeed()
-
-    for job, phases in enumerate(jobs):
-        env.process(work(job, phases))
-    env.run(until=done)
-    if min(map(len, ends)) < rounds:
-        raise StuckError("a job of a lower class gets no turn at the GPUs; give it a higher one, or its own", [])
-    begins = max(times[settling - 1] for times in ends)
-    return Timetable(tuple(rows), tuple(map(tuple, ends)), (begins, env.now))
-
-
-Kind = Literal["apart", "by_phase", "in_turn"]
+Kind = Literal["apart", "by_phase", "in_turn", "together"]
 ROLLOUT, TRAINER = "rollout", "trainer"
 # Parts into which GPUs are divided, at most.
 _PARTS = 8
+# Of the ways together, the best few by each rule have long runs.
+_DECIDED = 2
 
 
 class JobShare(Struct, frozen=True):
@@ -247,7 +134,7 @@ class Pool:
 
     def ways(self) -> tuple[Way, ...]:
         """All that can run."""
-        return (*self._apart(), *self._by_phase(), *self._in_turn())
+        return (*self._apart(), *self._by_phase(), *self._in_turn(), *self._together())
 
     # --- Apart
 
@@ -316,6 +203,65 @@ class Pool:
         except StuckError:
             return
 
+    # --- On the same engines at the same time
+
+    def _together(self) -> Iterator[Way]:
+        """Of all counts of rollout and trainer GPUs, by looks, those with the least mean and the least worst slow-down;
+        each by long runs."""
+        if not shareable(self.scenarios):
+            return
+        self.tell("adapters of all jobs on the same engines")
+        found = {}
+        parts = self.gpus // self.unit
+        for cuts in combinations(range(1, parts), len(self.jobs)):
+            counts = [self.unit * (b - a) for a, b in pairwise((0, *cuts, parts))]
+            try:
+                jobs = self._side_by_side(counts)
+                steps = [step_s_of(run) / self.alone_s(i) for i, (run, _) in enumerate(side_by_side(jobs, look=True))]
+            except (InputError, StuckError):
+                continue
+            found[tuple(counts)] = steps
+        for counts in {n for rule in (sum, max) for n in sorted(found, key=lambda n: rule(found[n]))[:_DECIDED]}:
+            jobs = self._side_by_side(counts)
+            with contextlib.suppress(StuckError):
+                yield self._shared_way(counts, side_by_side(jobs))
+
+    def _side_by_side(self, counts: Sequence[int]) -> list[Scenario]:
+        """The jobs on so many rollout GPUs for all, and so many trainer GPUs for each: ahead of the trainer where the
+        recipe lets them be. Raises InputError where a job cannot have so many."""
+        rollout, *trainers = counts
+        made = []
+        for scenario, trainer in zip(holding_all(self.scenarios), trainers, strict=True):
+            gpus, each = rollout + trainer, scenario.engine.gpus
+            if rollout % each or rollout // each not in split_counts(scenario, gpus, Rules()):
+                raise InputError([Problem(flag("gpus"), gpus, "makes no whole instances", "another split")])
+            waits = law_of(scenario).waits_for_trainer
+            made.append((split_in_turn if waits else split)(scenario, rollout // each, gpus).scenario)
+        return made
+
+    def _shared_way(self, counts: Sequence[int], runs: Sequence[tuple[Records, Load]]) -> Way:
+        """Each pays for its trainer, and for the engines by the requests that it has there."""
+        rollout, *trainers = counts
+        price, whole = prices_of(self.scenarios[0]), sum(load.decodes for _, load in runs) or 1.0
+        shares, trained, free = [], 0.0, 1.0
+        for job, ((run, load), trainer) in enumerate(zip(runs, trainers, strict=True)):
+            window, step = window_of(run), step_s_of(run)
+            part = rollout * price.rollout * load.decodes / whole + trainer * price.trainer
+            usd = (part + beside_usd_per_h(self.scenarios[job])) * step / 3600.0
+            shares.append(
+                JobShare(
+                    rollout + trainer,
+                    step,
+                    step / self.alone_s(job),
+                    usd,
+                    f"trains on {units.plural(trainer, 'GPU')} of its own",
+                )
+            )
+            trained += trainer * float(window.steps["train_s"].sum()) / window.span_s
+            free *= 1.0 - window.total("busy_s") / (run.scenario.fleet.instances * window.span_s)
+        duty = (rollout * (1.0 - free) + trained) / self.gpus
+        return Way("together", " + ".join(f"{n:,}" for n in counts), tuple(shares), duty, 0.0)
+
     def switch_s_of(self, scenario: Scenario) -> float:
         """Seconds until GPUs that another job had serve this one."""
         if self.switch_s is not None:
@@ -339,6 +285,12 @@ class Pool:
             for switches in (False, True)
         )
         return Way(kind, label, tuple(shares), duty, switching)
+
+
+def step_s_of(run: Records) -> float:
+    """The mean step of a run, those of its beginning left out."""
+    window = window_of(run)
+    return window.span_s / len(window.steps)
 
 
 def _steps(way: Arrangement) -> np.ndarray:

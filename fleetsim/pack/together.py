@@ -1,0 +1,147 @@
+"""Jobs whose adapters share one base: their requests run side by side on the same engines, each job trains on GPUs of
+its own.
+
+The kernel's fleet serves one job. So each is simulated by itself on engines that are as slow and as full as the
+requests of the others make them in the mean: what one job holds there follows from its run, and the runs are made again
+until they agree (a mean field). It leaves out that bursts of two jobs may meet; two jobs that are simulated together,
+iteration by iteration, are within 5 % of it (tests/pack/test_together.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine.step_time import StepTime
+from fleetsim.job.trials import looked
+from fleetsim.policies.samples import IN_FLIGHT
+from fleetsim.records import replace
+from fleetsim.sim.engines import Engine, engine_of
+from fleetsim.sim.records import Records
+from fleetsim.sim.run import simulate
+from fleetsim.sim.window import window_of
+from fleetsim.workload.lengths import mean_length
+
+# Rounds of looks at the most, and those of long runs that follow. Of a round so much is taken over: runs that answer to
+# all of what the others changed would swing.
+_LOOKS, _LONG, _TAKEN = 8, 2, 0.5
+# The loads agree when none of them moves by more than this share of itself.
+_AGREE = 0.01
+# Other jobs hold engines for less than this share of the time: beyond it nothing is left for a job.
+_MOST_HELD = 0.95
+
+
+class Load(Struct, frozen=True):
+    """What the requests of one job are to those of another, in the mean over time, on each instance. decodes: requests
+    that decode. kv_tokens: tokens in the KV cache. held: share of the time that its prompts take, or its syncs stop
+    the engines."""
+
+    decodes: float = 0.0
+    kv_tokens: float = 0.0
+    held: float = 0.0
+
+    def moved(self, to: Load, share: float) -> Load:
+        """So far on the way to another load."""
+        return Load(*(a + share * (b - a) for a, b in zip(_parts(self), _parts(to), strict=True)))
+
+    def is_near(self, other: Load) -> bool:
+        """Whether both are the same for all that matters."""
+        return all(abs(a - b) <= _AGREE * max(a, b, least) for a, b, least in zip(
+            _parts(self), _parts(other), (1.0, 16.0, 0.01), strict=True))  # fmt: skip
+
+
+def _parts(load: Load) -> tuple[float, float, float]:
+    return load.decodes, load.kv_tokens, load.held
+
+
+def shareable(scenarios: Sequence[Scenario]) -> bool:
+    """Whether the engines of these jobs differ in nothing but their adapters."""
+    engines = [s.engine for s in scenarios]
+    bare = {e.model_copy(update={"lora": None}).model_dump_json() for e in engines}
+    plain = all(s.fleet.second is None and e.speculation is None and e.disaggregation is None
+                for s, e in zip(scenarios, engines, strict=True))  # fmt: skip
+    return plain and len(bare) == 1 and all(e.lora is not None for e in engines)
+
+
+def holding_all(scenarios: Sequence[Scenario]) -> list[Scenario]:
+    """The same jobs on engines that hold the adapters of all of them."""
+    held = [s.engine.lora for s in scenarios if s.engine.lora is not None]
+    changes = {
+        "engine.lora.rank": max(lora.rank for lora in held),
+        "engine.lora.max_loras": sum(lora.max_loras for lora in held),
+        "engine.lora.experts": any(lora.experts for lora in held),
+    }
+    return [with_changes(s, changes) for s in scenarios]
+
+
+def beside(engine: Engine, others: Iterable[Load]) -> Engine:
+    """An engine as a job finds it that has others beside it: their decodes and their caches in each iteration, their
+    part of the time, and what is left of the limits. Raises InputError where nothing is left."""
+    step_time, limits = engine
+    decodes, kv_tokens, held = (math.fsum(each) for each in zip(*map(_parts, (Load(), *others)), strict=True))
+    held = min(_MOST_HELD, held)
+    step_time = step_time.seeing_all
+    always = step_time.per_seq_s * decodes + step_time.per_kv_token_s * kv_tokens
+    knots = [0.0, *(n - decodes for n in step_time.knots_tokens if n > decodes)]
+    seconds = step_time.curve(decodes + np.asarray(knots)) + always
+    slower = replace(step_time, knots_tokens=tuple(knots), knots_s=tuple(seconds.tolist())).slower(1.0 / (1.0 - held))
+    seqs = max(1, limits.max_num_seqs - round(decodes))
+    tokens = max(seqs, limits.max_num_batched_tokens - round(decodes))
+    blocks = limits.kv_blocks - math.ceil(kv_tokens / limits.block_size)
+    return slower, replace(limits, max_num_seqs=seqs, max_num_batched_tokens=tokens, kv_blocks=max(1, blocks))
+
+
+def load_of(records: Records, bare: StepTime) -> Load:
+    """What this job's requests were to others in its run. bare: the engine without any others."""
+    window, (step_time, limits) = window_of(records), records.engine
+    busy, paused, idle = (window.total(f"{name}_s") for name in ("busy", "paused", "idle"))
+    made, prompts = window.total("generated_tokens"), window.total("prefilled_tokens")
+    if busy <= 0.0 or made <= 0.0:
+        return Load()
+    up, kv_tokens = busy + paused + idle, window.total("block_s") / busy * limits.block_size
+    looks_at = mean_length(records.scenario.workload.prompt_tokens) / 2.0
+    # As many as make these tokens in these seconds, each with its part of the cache and of the prompts.
+    n = np.arange(1.0, limits.max_num_seqs + 1.0)
+    each_s = np.array([float(step_time.mixed_s(n[i : i + 1], kv_tokens / n[i], prompts / made, looks_at)[0])
+                       for i in range(len(n))])  # fmt: skip
+    decodes = float(np.interp(made / busy, np.maximum.accumulate(n / each_s), n))
+    most = limits.max_num_batched_tokens
+    of_prompt = float(np.diff(bare.curve(np.array([decodes, decodes + most])))[0]) / most
+    of_prompt += bare.prompt_token_s + bare.attention_s(looks_at)
+    stops = paused if IN_FLIGHT[records.scenario.sync.in_flight].pauses else 0.0
+    return Load(decodes * busy / up, kv_tokens * busy / up, (prompts * of_prompt + stops) / up)
+
+
+def side_by_side(
+    scenarios: Sequence[Scenario], engines: Sequence[Engine] | None = None, *, look: bool = False
+) -> list[tuple[Records, Load]]:
+    """A run of each job beside the others on the same engines, and what it is to them.
+
+    engines: instead of those that they name. look: short runs, which rank ways and are not told. Raises InputError and
+    StuckError as `simulate` does.
+    """
+    alone = [engine_of(s) for s in scenarios] if engines is None else list(engines)
+    loads = [Load() for _ in scenarios]
+
+    def round_of(jobs: Sequence[Scenario]) -> tuple[list[tuple[Records, Load]], bool]:
+        runs = [
+            simulate(job, engine=beside(alone[i], (load for j, load in enumerate(loads) if j != i)))
+            for i, job in enumerate(jobs)
+        ]
+        found = [load_of(run, alone[i][0]) for i, run in enumerate(runs)]
+        agree = all(a.is_near(b) for a, b in zip(loads, found, strict=True))
+        loads[:] = [a.moved(b, _TAKEN) for a, b in zip(loads, found, strict=True)]
+        return list(zip(runs, found, strict=True)), agree
+
+    short, agree = [looked(s) for s in scenarios], False
+    for _ in range(_LOOKS):
+        if not agree:
+            found, agree = round_of(short)
+    for _ in range(0 if look else _LONG):
+        found, _ = round_of(scenarios)
+    return found
