@@ -115,7 +115,7 @@ def fit_100000() -> dict[str, Any]:
 def steady_run() -> dict[str, Any]:
     """A run of the default job that ends when it is steady, and a look at it, in turn: seconds per step of each."""
     import fleetsim as fs
-    from fleetsim.job.trials import looked
+    from fleetsim.job.looks import looked
     from fleetsim.sim.run import simulate
 
     long = fs.load(None, {}, batch=512, len=1536, instances=4).scenario

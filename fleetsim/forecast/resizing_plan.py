@@ -13,8 +13,9 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.forecast.course import CoursePoint, RunCourse
 from fleetsim.forecast.rule_course import FleetTotal, ScalingRule, longest_start, walked
+from fleetsim.job.looks import looked
 from fleetsim.job.trainer_scaling import can_be
-from fleetsim.job.trials import Measure, looked, unit_of, with_instances
+from fleetsim.job.trials import Measure, unit_of, with_instances
 from fleetsim.search.objective import usd_per_h
 from fleetsim.sim.threads import side_by_side
 

@@ -16,16 +16,13 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from fleetsim import units
-from fleetsim.config.judges import judges_of
-from fleetsim.config.law_numbers import law_of, sizes_of, steps_per_version
 from fleetsim.config.load import with_changes
-from fleetsim.config.scenario import Scenario, has_spot, most_steps, reclaims_s, sent_samples
+from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, StuckError
 from fleetsim.estimates import Estimate, differs, ratio_of
 from fleetsim.job.lengths import where_longest
-from fleetsim.job.nameplate import mean_step_s
+from fleetsim.job.looks import looked
 from fleetsim.job.trainer_scaling import count_words, counted, next_count, takes_turns, trainer_gpus
-from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.sim.processes import begin, begun, elsewhere, measured, some_free
 from fleetsim.sim.stop import stopping
 from fleetsim.sim.threads import beside, side_by_side
@@ -33,18 +30,6 @@ from fleetsim.sim.threads import beside, side_by_side
 # One run of a scenario: its metrics. The planner sees the simulator through this alone.
 Measure = Callable[[Scenario, int], Mapping[str, Any]]
 Tell = Callable[[str], None]
-
-# Steps of a look, which only guides a search: fewer of them where one holds many samples, because the mean over a large
-# batch hardly varies; more where one holds few, as a fleet that only just keeps up settles slowly, and where the
-# pipeline is deep, whose filling would be all that is seen.
-_LOOK, _FEWEST, _LOOK_SAMPLES, _DEPTHS = 16, 8, 32_768, 3
-_SMALL, _SMALL_MOST = 4_096, 64
-# Where the fewest are more samples than this, it is half of them.
-_MANY_SAMPLES = 262_144
-# Where engines alone limit what is in flight, an empty fleet fills in waves: so many times as deep.
-_FILLINGS = 2
-# Of a look on spot machines: steps at the least and at the most, and turns of samples. It must see what rarely happens.
-_SPOT_LOOK, _SPOT_MOST, _SPOT_TURNS = 64, 256, 65_536
 
 
 def simulated(scenario: Scenario, replication: int) -> Mapping[str, Any]:
@@ -141,72 +126,6 @@ def planned(scenario: Scenario, given: Collection[str]) -> Scenario:
     if not told and scenario.run.steps is not None:
         changes["run.steps"] = None
     return with_changes(scenario, changes) if changes else scenario
-
-
-def look_steps(scenario: Scenario) -> int:
-    """Steps of a look."""
-    from fleetsim.sim.window import least_warmup_steps, pipeline_steps
-
-    if scenario.run.events or scenario.run.warmup_steps is not None:
-        return most_steps(scenario)
-    sent = sent_samples(scenario)
-    fewest = _FEWEST if _FEWEST * sent <= _MANY_SAMPLES else _FEWEST // 2
-    steps = max(fewest, min(_LOOK, int(_LOOK_SAMPLES / sent)), min(_SMALL_MOST, int(_SMALL / sent)))
-    deep = max(least_warmup_steps(scenario) - 1, math.ceil(pipeline_steps(scenario)))
-    admission, law = scenario.admission, law_of(scenario)
-    if law.in_flight(admission, sizes_of(scenario)) == math.inf:  # all that engines hold starts, and ends, together
-        deep *= _FILLINGS
-    if AGE_ACTIONS[admission.age_action].drops and law.ahead is None:  # what is dropped waits so long
-        deep = max(deep, math.ceil((admission.max_age or 0.0) * steps_per_version(scenario)))
-    if any(judge.has_engines for judge in judges_of(scenario).values()):  # their queue fills behind that of the engines
-        deep *= _DEPTHS
-    period = scenario.period_steps  # a part of one would have too many evaluations, or none
-    whole = 0 if period == 1 else least_warmup_steps(scenario) + period
-    turns = scenario.trainer.batch_samples * scenario.workload.turns.about
-    reclaims = max(_SPOT_LOOK, min(_SPOT_MOST, _SPOT_TURNS // turns)) if has_spot(scenario) else 0
-    return min(max(steps, _DEPTHS * deep, whole, reclaims), most_steps(scenario))
-
-
-def looked(scenario: Scenario) -> Scenario:
-    """The job for a look: few steps, unless something happens in them. No number of a look is ever printed."""
-    steps = look_steps(scenario)
-    settled = scenario.run.events or scenario.run.warmup_steps is not None or steps == scenario.run.steps
-    return scenario if settled else _shortened(scenario, steps)
-
-
-def long_enough(scenario: Scenario) -> Scenario:
-    """The job for a search that few steps would mislead: as it is, but on spot machines, whose looks are long and see
-    reclaims sooner than a run of a thousand steps."""
-    return looked(scenario) if has_spot(scenario) else scenario
-
-
-@lru_cache(maxsize=64)
-def _shortened(scenario: Scenario, steps: int) -> Scenario:
-    """The job with so many steps. A number of them breaks no rule: a search makes thousands of such jobs."""
-    if hurried := _hurried(scenario, steps):
-        return with_changes(scenario, {"run.steps": steps, **hurried})
-    return scenario.model_copy(update={"run": scenario.run.model_copy(update={"steps": steps})})
-
-
-def _hurried(scenario: Scenario, steps: int) -> dict[str, float]:
-    """Spot machines that come and go so much faster that so few steps see as much of it as a long run: the part of the
-    time in which they serve stays. No faster than that: each reclaim costs the responses that it breaks off."""
-    if not has_spot(scenario):
-        return {}
-    faster = max(1.0, reclaims_s(scenario) / (steps * _on_demand_step_s(scenario)))
-    spot, names = scenario.fleet.spot, ("notice_s", "mean_absence_s", "start_s")
-    times = {f"fleet.spot.{name}": getattr(spot, name) / faster for name in names}
-    return {**times, "fleet.spot.mean_life_s": max(1.0, spot.mean_life_s / faster)}
-
-
-@lru_cache(maxsize=256)
-def _on_demand_step_s(scenario: Scenario) -> float:
-    """Seconds of a step of the same fleet on demand, by a look."""
-    on_demand = {"fleet.spot.share": 0.0, **({"fleet.second.on_spot": False} if scenario.fleet.second else {})}
-    try:
-        return float(measured(looked(with_changes(scenario, on_demand)), 0)["step_s"])
-    except StuckError:
-        return mean_step_s(scenario)
 
 
 def unit_of(scenario: Scenario) -> int:

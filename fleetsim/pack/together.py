@@ -18,7 +18,7 @@ from msgspec import Struct
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.step_time import StepTime
-from fleetsim.job.trials import looked
+from fleetsim.job.looks import looked
 from fleetsim.policies.samples import IN_FLIGHT
 from fleetsim.records import replace
 from fleetsim.sim.engines import Engine, engine_of

@@ -46,8 +46,8 @@ from fleetsim.config.law_numbers import law_of, sizes_of, steps_per_version
 from fleetsim.config.scenario import Scenario, most_steps
 from fleetsim.config.workload import WorkloadConfig
 from fleetsim.engine.transport import SyncTimes, sync_times
+from fleetsim.job.looks import look_steps
 from fleetsim.job.nameplate import context_in_flight, mean_prompt_tokens, samples_in_flight
-from fleetsim.job.trials import look_steps
 from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of

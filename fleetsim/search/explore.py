@@ -22,7 +22,8 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import syncs_between
 from fleetsim.errors import StuckError
-from fleetsim.job.trials import Measure, Tell, flat, look_steps, looked, run_ahead
+from fleetsim.job.looks import look_steps, looked
+from fleetsim.job.trials import Measure, Tell, flat, run_ahead
 from fleetsim.records import replace
 from fleetsim.search.bound import Bounds, PoolSizes
 from fleetsim.search.found import C, Found

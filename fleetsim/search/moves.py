@@ -12,9 +12,10 @@ from functools import partial
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.estimates import Runs, differs, ratio_of
+from fleetsim.job.looks import looked
 from fleetsim.job.result import Later
 from fleetsim.job.trainer_scaling import count_words, takes_turns
-from fleetsim.job.trials import Measure, Tell, Trial, Trials, looked, runs_of, trial_of, unit_of, with_instances
+from fleetsim.job.trials import Measure, Tell, Trial, Trials, runs_of, trial_of, unit_of, with_instances
 from fleetsim.job.words import CALLED
 from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.records import replace

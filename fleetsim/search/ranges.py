@@ -19,7 +19,8 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.input_moves import METRICS, InputPart, IntervalEnd, MetricRanges, Swing
-from fleetsim.job.trials import Measure, looked
+from fleetsim.job.looks import looked
+from fleetsim.job.trials import Measure
 from fleetsim.job.uncertainty import AT_TIMES, CONFIDENCE, Z80, FactorLaw, Uncertain, step_off
 from fleetsim.search.doubt import DRAWS, IDLE, Cases, Counts, JointDoubt, Laws, factors_of, laws_of, middle, surface_of
 from fleetsim.search.surface import Curve, Factors, Floats, Surface, curve_through

@@ -30,9 +30,10 @@ from msgspec import Struct
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
+from fleetsim.job.looks import looked
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.trainer_scaling import takes_turns
-from fleetsim.job.trials import Measure, looked, run_ahead
+from fleetsim.job.trials import Measure, run_ahead
 from fleetsim.job.uncertainty import UNCERTAIN, Axis
 from fleetsim.sim.threads import side_by_side
 

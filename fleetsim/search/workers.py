@@ -26,7 +26,8 @@ from fleetsim.config.stations import MOST_JUDGES
 from fleetsim.config.tree import value_at
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
-from fleetsim.job.trials import Memo, Tell, Trial, Trials, long_enough, never, trial_of, with_instances
+from fleetsim.job.looks import long_enough
+from fleetsim.job.trials import Memo, Tell, Trial, Trials, never, trial_of, with_instances
 from fleetsim.job.words import CALLED
 from fleetsim.search.alternative import Anew, anew
 from fleetsim.search.best import best_of

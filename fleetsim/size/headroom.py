@@ -33,8 +33,9 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.workload import ConstantTokens
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import StuckError
+from fleetsim.job.looks import long_enough
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
-from fleetsim.job.trials import Measure, Tell, flat, long_enough, with_instances
+from fleetsim.job.trials import Measure, Tell, flat, with_instances
 from fleetsim.policies.samples import IN_FLIGHT
 from fleetsim.search.runnable_counts import smallest
 from fleetsim.sim.second_pool import counted_as_first

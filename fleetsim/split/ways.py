@@ -22,7 +22,8 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate, differs, ratio_of
 from fleetsim.frameworks.equal_parts import divides, refusal
-from fleetsim.job.trials import flat, looked
+from fleetsim.job.looks import looked
+from fleetsim.job.trials import flat
 from fleetsim.records import replace
 from fleetsim.search.arrangements import Arrangement, colocated_async, colocated_sync, split, split_in_turn
 from fleetsim.search.explore import Search

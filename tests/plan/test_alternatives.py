@@ -17,8 +17,9 @@ from fleetsim.config import Scenario, with_changes
 from fleetsim.config.workload import Gamma, Lognormal
 from fleetsim.errors import StuckError
 from fleetsim.estimates import differs, estimate, ratio_of
+from fleetsim.job.looks import looked
 from fleetsim.job.result import Later
-from fleetsim.job.trials import looked, simulated, with_instances
+from fleetsim.job.trials import simulated, with_instances
 from fleetsim.job.words import BINDINGS, lost_words
 from fleetsim.records import replace
 from fleetsim.search.alternative import Alternatives

@@ -16,7 +16,8 @@ from fleetsim.config.load import scenario_from_mapping, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.caveats import backlog_line, backlog_of, backlog_warnings
 from fleetsim.job.job import job_from_flags
-from fleetsim.job.trials import Trial, Trials, looked, with_instances
+from fleetsim.job.looks import looked
+from fleetsim.job.trials import Trial, Trials, with_instances
 from fleetsim.search.best import best_of
 from fleetsim.search.objective import price_per_s
 from fleetsim.search.rate_matching import matched

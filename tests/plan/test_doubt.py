@@ -19,8 +19,9 @@ from fleetsim.config.load import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
 from fleetsim.estimates import Estimate
-from fleetsim.job.trials import looked, remembered, simulated, unit_of, with_instances
+from fleetsim.job.looks import looked
 from fleetsim.job.trials import planned as planned_job
+from fleetsim.job.trials import remembered, simulated, unit_of, with_instances
 from fleetsim.job.uncertainty import CONFIDENCE, UNCERTAIN, Z80, FactorLaw, law_name
 from fleetsim.search.doubt import JointDoubt, middle
 from fleetsim.search.objective import Target, price_per_s

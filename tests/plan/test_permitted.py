@@ -15,7 +15,7 @@ from fleetsim.cli.main import app
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.config.data_files import presets
 from fleetsim.config.law_numbers import budget_steps
-from fleetsim.job.trials import looked
+from fleetsim.job.looks import looked
 from fleetsim.search.arrangements import Rules, split_in_turn
 from fleetsim.search.permissions import Allowed
 from fleetsim.sim.metrics import numbers_of

@@ -19,7 +19,8 @@ import fleetsim as fs
 from fleetsim.config.scenario import Scenario
 from fleetsim.estimates import estimate
 from fleetsim.job.input_moves import METRICS, in_doubt
-from fleetsim.job.trials import looked, simulated
+from fleetsim.job.looks import looked
+from fleetsim.job.trials import simulated
 from fleetsim.job.uncertainty import step_off
 from fleetsim.search.arrangements import split
 from fleetsim.search.ranges import known_of, ranges_of

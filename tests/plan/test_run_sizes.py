@@ -6,7 +6,8 @@ import pytest
 
 import fleetsim as fs
 from fleetsim.config.scenario import most_steps, sent_samples, steps_ahead
-from fleetsim.job.trials import look_steps, simulated
+from fleetsim.job.looks import look_steps
+from fleetsim.job.trials import simulated
 from fleetsim.search import best
 from fleetsim.size.size import decided
 

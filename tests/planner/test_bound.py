@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 import fleetsim as fs
 from fleetsim.config.load import with_changes
 from fleetsim.errors import InputError, StuckError
-from fleetsim.job.trials import looked, simulated, with_instances
+from fleetsim.job.looks import looked
+from fleetsim.job.trials import simulated, with_instances
 from fleetsim.search.bound import Bounds, batches_out
 from fleetsim.search.explore import Search, by_kind, rough_s
 from fleetsim.sim.run import PRECISION

@@ -13,7 +13,8 @@ import fleetsim as fs
 from fleetsim.config.load import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, StuckError
-from fleetsim.job.trials import Measure, flat, looked, remembered, simulated, with_instances
+from fleetsim.job.looks import looked
+from fleetsim.job.trials import Measure, flat, remembered, simulated, with_instances
 from fleetsim.plan.choices import ChoiceInputs
 from fleetsim.plan.plan import pareto, plan, worth_a_look
 from fleetsim.plan.space import Space, usd_per_h

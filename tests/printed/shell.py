@@ -22,7 +22,7 @@ import fleetsim.cli.output
 import fleetsim.cli.progress
 from fleetsim.cli.main import app
 from fleetsim.config.scenario import Scenario
-from fleetsim.job import trials
+from fleetsim.job import looks
 from fleetsim.sim.run import Steady
 from fleetsim.sim.window import least_warmup_steps
 from tests.printed.reading import Words, in_document, in_page, in_text
@@ -68,9 +68,9 @@ def short_runs() -> Iterator[None]:
     with (
         mock.patch.object(Steady, "__init__", begun),
         mock.patch.object(Steady, "__call__", ends),
-        mock.patch.object(trials, "_LOOK", 4),
-        mock.patch.object(trials, "_FEWEST", 4),
-        mock.patch.object(trials, "_DEPTHS", 2),
+        mock.patch.object(looks, "_LOOK", 4),
+        mock.patch.object(looks, "_FEWEST", 4),
+        mock.patch.object(looks, "_DEPTHS", 2),
     ):
         yield
 

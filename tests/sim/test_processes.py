@@ -17,7 +17,8 @@ import fleetsim as fs
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
-from fleetsim.job.trials import Memo, looked, simulated
+from fleetsim.job.looks import looked
+from fleetsim.job.trials import Memo, simulated
 from fleetsim.sim import processes
 from fleetsim.sim.threads import side_by_side
 
