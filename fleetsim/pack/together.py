@@ -3,8 +3,10 @@ its own.
 
 The kernel's fleet serves one job. So each is simulated by itself on engines that are as slow and as full as the
 requests of the others make them in the mean: what one job holds there follows from its run, and the runs are made again
-until they agree (a mean field). It leaves out that bursts of two jobs may meet; two jobs that are simulated together,
-iteration by iteration, are within 5 % of it (tests/pack/test_together.py).
+until they agree (a mean field). Where requests wait for room, all wait in one queue: each job has the part of the cache
+with which its requests wait as long as those of the others. It leaves out that bursts of two jobs may meet: steps are
+within 5 % of those of jobs that are simulated together, iteration by iteration, and within 8 % where requests wait for
+room (tests/pack/test_together.py).
 """
 
 from __future__ import annotations
@@ -29,7 +31,12 @@ from fleetsim.workload.lengths import mean_length
 
 # Rounds of looks at the most, and those of long runs that follow. Of a round so much is taken over: runs that answer to
 # all of what the others changed would swing.
-_LOOKS, _LONG, _TAKEN = 8, 2, 0.5
+_LOOKS, _LONG, _TAKEN = 12, 2, 0.5
+# Requests wait for no room where they wait for less than this share of a step; and by which power of its wait beside
+# the mean one a job's part of the cache grows from round to round.
+_NO_WAIT, _BENT = 0.01, 0.5
+# The longest request of any draw, beside that of a run, at the most.
+_LONGER = 1.5
 # The loads agree when none of them moves by more than this share of itself.
 _AGREE = 0.01
 # Other jobs hold engines for less than this share of the time: beyond it nothing is left for a job.
@@ -79,9 +86,9 @@ def holding_all(scenarios: Sequence[Scenario]) -> list[Scenario]:
     return [with_changes(s, changes) for s in scenarios]
 
 
-def beside(engine: Engine, others: Iterable[Load]) -> Engine:
+def beside(engine: Engine, others: Iterable[Load], part: float = 1.0) -> Engine:
     """An engine as a job finds it that has others beside it: their decodes and their caches in each iteration, their
-    part of the time, and what is left of the limits. Raises InputError where nothing is left."""
+    part of the time, and what is left of the limits, or the job's own `part` of the cache where that is less."""
     step_time, limits = engine
     decodes, kv_tokens, held = (math.fsum(each) for each in zip(*map(_parts, (Load(), *others)), strict=True))
     held = min(_MOST_HELD, held)
@@ -92,8 +99,8 @@ def beside(engine: Engine, others: Iterable[Load]) -> Engine:
     slower = replace(step_time, knots_tokens=tuple(knots), knots_s=tuple(seconds.tolist())).slower(1.0 / (1.0 - held))
     seqs = max(1, limits.max_num_seqs - round(decodes))
     tokens = max(seqs, limits.max_num_batched_tokens - round(decodes))
-    blocks = limits.kv_blocks - math.ceil(kv_tokens / limits.block_size)
-    return slower, replace(limits, max_num_seqs=seqs, max_num_batched_tokens=tokens, kv_blocks=max(1, blocks))
+    left = limits.kv_blocks - math.ceil(kv_tokens / limits.block_size) if part >= 1.0 else part * limits.kv_blocks
+    return slower, replace(limits, max_num_seqs=seqs, max_num_batched_tokens=tokens, kv_blocks=max(1, int(left)))
 
 
 def load_of(records: Records, bare: StepTime) -> Load:
@@ -117,6 +124,27 @@ def load_of(records: Records, bare: StepTime) -> Load:
     return Load(decodes * busy / up, kv_tokens * busy / up, (prompts * of_prompt + stops) / up)
 
 
+def waited_s(records: Records) -> float:
+    """Seconds that a request waits on its instance until it starts, in the mean."""
+    samples = records.samples
+    started = samples["start_s"] >= 0.0
+    return float((samples["start_s"] - samples["sent_s"])[started].mean()) if started.any() else 0.0
+
+
+def _divided(parts: Sequence[float], runs: Sequence[Records], loads: Sequence[Load], kv_tokens: int) -> list[float]:
+    """The part of the cache that each job has in the next round; 1.0: what the others leave, for nobody waits."""
+    waits = np.array([waited_s(run) for run in runs])
+    steps = np.array([window_of(run).span_s / len(window_of(run).steps) for run in runs])
+    if float((waits / steps).max()) < _NO_WAIT:
+        return [1.0] * len(runs)
+    used = np.array([load.kv_tokens / kv_tokens for load in loads])
+    now = np.array(parts) if max(parts) < 1.0 else used
+    more = now * ((waits + _NO_WAIT * steps) / float((waits + _NO_WAIT * steps).mean())) ** _BENT
+    # A request has room, however long; the next draw may have a longer one.
+    least = np.array([_LONGER * float((run.samples["prompt"] + run.samples["target"]).max()) for run in runs])
+    return list(map(float, np.maximum(more / more.sum(), least / kv_tokens)))
+
+
 def side_by_side(
     scenarios: Sequence[Scenario], engines: Sequence[Engine] | None = None, *, look: bool = False
 ) -> list[tuple[Records, Load]]:
@@ -126,16 +154,18 @@ def side_by_side(
     StuckError as `simulate` does.
     """
     alone = [engine_of(s) for s in scenarios] if engines is None else list(engines)
-    loads = [Load() for _ in scenarios]
+    loads, parts = [Load() for _ in scenarios], [1.0] * len(scenarios)
 
     def round_of(jobs: Sequence[Scenario]) -> tuple[list[tuple[Records, Load]], bool]:
         runs = [
-            simulate(job, engine=beside(alone[i], (load for j, load in enumerate(loads) if j != i)))
+            simulate(job, engine=beside(alone[i], (load for j, load in enumerate(loads) if j != i), parts[i]))
             for i, job in enumerate(jobs)
         ]
         found = [load_of(run, alone[i][0]) for i, run in enumerate(runs)]
         agree = all(a.is_near(b) for a, b in zip(loads, found, strict=True))
         loads[:] = [a.moved(b, _TAKEN) for a, b in zip(loads, found, strict=True)]
+        limits = alone[0][1]
+        parts[:] = _divided(parts, runs, found, limits.kv_blocks * limits.block_size)
         return list(zip(runs, found, strict=True)), agree
 
     short, agree = [looked(s) for s in scenarios], False
