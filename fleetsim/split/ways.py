@@ -45,7 +45,7 @@ _COUNTING = 8
 # A way whose look is so much longer than that of the best is not the best one.
 _NEAR = 1.25
 # Where there are more splits than this, some of them are tried and then those around the best.
-_MOST_SPLITS = 100
+_MOST_SPLITS = 32
 # Permissions that are told, the smallest first.
 _MOST_BOUGHT = 3
 # By so much must an older way be better than a fresher one to be worth a permission.
