@@ -37,7 +37,6 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_touched
 from fleetsim.config.workload import Lognormal
 from fleetsim.faces import setting
-from fleetsim.job.derived_values import SECONDS
 from fleetsim.job.settings import LENGTHS
 from fleetsim.job.uncertainty import RERUN, UNCERTAIN, Axis, FactorLaw, observed_at
 from fleetsim.sim.engines import engine_of
@@ -50,8 +49,8 @@ from fleetsim.workload.lengths import mean_length
 FLEETS, SEED = 14, 20
 # What eight of ten public measurements are off from a speed that nothing has confirmed.
 GUESSED = FactorLaw("guess", 0.8, 1.55, "public measurements")
-# Signal -> the input that its level is, by its paths.
-_IS = {"trainer_pace": SECONDS, "sync_seconds": ("sync.pause_s", "sync.publish_s", "sync.trainer_block_s")}
+# Signal -> the input that its level is, by its axis.
+_IS = {"trainer_pace": "trainer", "sync_seconds": "sync"}
 _TIMES = {u.axis: u.times for u in reversed(UNCERTAIN)}
 
 
@@ -113,10 +112,10 @@ def _with(scenario: Scenario, laws: Sequence[Law], deviates: Sequence[float] | F
 
 
 def _unmeasured(scenario: Scenario, given: Collection[str]) -> Iterator[tuple[str, str]]:
-    for signal, paths in _IS.items():
-        uncertain = next(u for u in UNCERTAIN if u.path in paths)
+    for signal, axis in _IS.items():
+        uncertain = next(u for u in UNCERTAIN if u.axis == axis)
         law = uncertain.law(scenario, given)
-        if law is not None and observed_at(scenario, *paths) is None:
+        if law is not None and observed_at(scenario, *uncertain.seen_at) is None:
             remedy = f"settled by {uncertain.settled_by(scenario)}"
             yield signal, f"nobody measured or gave the {uncertain.what} ({law.source}); {remedy}"
     if not is_touched("fleet.instances", given):

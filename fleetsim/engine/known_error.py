@@ -7,7 +7,7 @@ a fit without that GPU. docs/accuracy.md shows both.
 What no input explains of a step goes by framework and by whether trainer and engines share their GPUs. Published runs
 were told as a plan tells them: by configuration, mean length and the trainer's seconds. Their misses lie on the slow
 side. `calibration/residuals.py` works the table out, of cases that are not sealed; on cases that it kept out whole,
-ranges with it hold 83 % of what was published, 77 % without it.
+ranges with it hold 83 % of what was published, 76 % without it.
 """
 
 from __future__ import annotations
@@ -174,11 +174,11 @@ def bias_words(error: KnownError) -> str:
 
 
 # Logarithms: how far a step may lie above and below beyond what its inputs explain.
-_ANY = (0.08, 0.0)
+_ANY = (0.13, 0.0)
 _KNOWN: dict[tuple[str, bool], tuple[float, float]] = {
-    ("areal", True): (0.39, 0.0),
-    ("areal", False): (0.27, 0.0),
-    ("nemo-rl", True): (0.3, 0.0),
+    ("areal", True): (0.29, 0.0),
+    ("areal", False): (0.21, 0.0),
+    ("nemo-rl", True): (0.31, 0.0),
     ("nemo-rl", False): (0.3, 0.0),
     ("trl", False): (0.09, 0.0),
     ("verl", True): (0.0, 0.0),

@@ -136,6 +136,12 @@ _DEFAULTS = (
     _Default(f"{LENGTHS}.max", _lengths(lambda law: f"responses cut at {law.max:,.0f} tokens"), _capped),
     _Default("workload.group_size", lambda s: f"groups of {s.workload.group_size}"),
     _Default(
+        "workload.group_correlation",
+        lambda s: f"siblings share {s.workload.group_correlation:g} of the variance of lengths",
+        lambda s: s.workload.group_size > 1,
+        "=0.6",
+    ),
+    _Default(
         "workload.prompt_tokens",
         lambda s: f"prompts of {getattr(s.workload.prompt_tokens, 'value', 0):,} tokens",
         lambda s: s.engine.kind != "constant",

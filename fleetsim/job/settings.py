@@ -197,13 +197,6 @@ def typed_for(path: str, example: object) -> str:
     return flag(SAID_BY[path]) if path in SAID_BY else f"--set {path}={example}"
 
 
-def measured_by(path: str) -> str:
-    """What settles the value at a path: the command that measures it, else its flag, else `--set`."""
-    if path not in SAID_BY:
-        return typed_for(path, "VALUE")
-    return BY_NAME[SAID_BY[path]].measure or flag(SAID_BY[path])
-
-
 def flag_words(name: str, value: Any) -> Iterator[str]:
     """An option and its value as two words, once for each value of a list; nothing for None."""
     several = isinstance(value, (list, tuple))

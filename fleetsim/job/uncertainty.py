@@ -19,7 +19,7 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario, has_spot
 from fleetsim.config.sections import ObservedConfig
 from fleetsim.config.tree import is_given, is_touched
-from fleetsim.config.workload import Lognormal
+from fleetsim.config.workload import ConstantTokens, Lognormal
 from fleetsim.engine.known_error import known_error_of, residual_of, sigma_of
 from fleetsim.engine.slowdown import off_by
 from fleetsim.engine.transport import sync_times
@@ -27,7 +27,7 @@ from fleetsim.errors import InputError
 from fleetsim.job.assumptions import is_estimated
 from fleetsim.job.derived_values import SECONDS, SLOWDOWN, slower
 from fleetsim.job.engine_source import engine_source
-from fleetsim.job.settings import CALIBRATE, LENGTHS, REPLAY, measured_by
+from fleetsim.job.settings import BY_NAME, CALIBRATE, LENGTHS, REPLAY, SAID_BY, typed_for
 from fleetsim.trainer.estimate import estimate_of
 
 CONFIDENCE = 0.8
@@ -51,10 +51,14 @@ _LIFE = (1 / 3, 3.0)
 # Coefficient of variation of lengths: 0.6 in verl's runs of D04, 1.15 in marin-community/marin issue 8936.
 _SPREAD = (0.6, 1.15)
 _CV = f"{LENGTHS}.cv"
+# Share of the variance of lengths that siblings have in common: in public logs (`GROUP_CORRELATION` says which).
+_SHARED = (0.1, 0.6)
+_ALIKE = "workload.group_correlation"
+_WRITE_RATE = "trainer.checkpoint.write_bytes_s"
 _SYNC_PARTS = ("sync.pause_s", "sync.publish_s", "sync.trainer_block_s")
 
 Interval = tuple[float, float]
-Axis = Literal["engine", "trainer", "sync", "lengths"]
+Axis = Literal["engine", "trainer", "sync", "lengths", "siblings"]
 
 
 class FactorLaw(Struct, frozen=True):
@@ -74,23 +78,39 @@ class FactorLaw(Struct, frozen=True):
 
 
 class Uncertain(Struct, frozen=True):
-    """One input. interval: the two factors, None where it is not in doubt. times: the changes that a factor makes.
-    axis: what it multiplies; inputs of one axis multiply each other.
+    """One input. told: its interval where no run showed it, None where it is not in doubt; source: where that comes
+    from. seen_at: values that a run may show. times: the changes that a factor makes. axis: what it multiplies; inputs
+    of one axis multiply each other.
 
-    what: its name. path: the value of a scenario that stands for it, "" = none. why: where the interval comes from.
+    what: its name. path: the value of a scenario that stands for it, "" = none.
     """
 
     what: str
     axis: Axis
     path: str
-    why: Callable[[Scenario, Interval], str]
-    interval: Callable[[Scenario, Collection[str]], Interval | None]
+    source: Callable[[Scenario, Interval], str]
+    told: Callable[[Scenario, Collection[str]], Interval | None]
     times: Callable[[Scenario, float], dict[str, Any]]
+    seen_at: tuple[str, ...] = ()
+
+    def interval(self, scenario: Scenario, given: Collection[str]) -> Interval | None:
+        """The two factors, None where it is not in doubt."""
+        seen = observed_at(scenario, *self.seen_at)
+        return self.told(scenario, given) if seen is None else seen.factors
+
+    def why(self, scenario: Scenario, interval: Interval) -> str:
+        """Where the interval comes from."""
+        seen = observed_at(scenario, *self.seen_at)
+        if seen is None:
+            return self.source(scenario, interval)
+        steps = f", {units.plural(seen.steps, 'step')}" if seen.steps else ""
+        return f"observed in {seen.source}{steps}"
 
     @property
     def measure(self) -> str:
         """The command or flag that settles it, by its name."""
-        return measured_by(self.path) if self.path else CALIBRATE
+        named = BY_NAME[SAID_BY[self.path]].measure if self.path in SAID_BY else ""
+        return {"": CALIBRATE, _ALIKE: REPLAY}.get(self.path, named) or typed_for(self.path, "VALUE")
 
     def settled_by(self, scenario: Scenario) -> str:
         """The same as it is typed for this job; LOG stands for the log of a run."""
@@ -101,9 +121,7 @@ class Uncertain(Struct, frozen=True):
     def law(self, scenario: Scenario, given: Collection[str]) -> FactorLaw | None:
         """The law that has the interval; None where the input is not in doubt."""
         ends = self.interval(scenario, given)
-        if ends is None:
-            return None
-        return FactorLaw(law_name(ends), *ends, self.why(scenario, ends))
+        return None if ends is None else FactorLaw(law_name(ends), *ends, self.why(scenario, ends))
 
 
 def law_name(interval: Interval) -> str:
@@ -139,25 +157,13 @@ def _engine(scenario: Scenario, given: Collection[str]) -> Interval | None:
     return _within(source.error_p90 or (1 + source.error_median) ** 2.4388 - 1)
 
 
-def _in_a_job(scenario: Scenario, given: Collection[str]) -> Interval | None:
-    seen = observed_at(scenario, SLOWDOWN)
-    if seen is not None:
-        return seen.factors
-    return off_by(scenario.trainer.recipe.framework) if SLOWDOWN in scenario.assumed else None
-
-
 def _trainer(scenario: Scenario, given: Collection[str]) -> Interval | None:
-    seen = observed_at(scenario, *SECONDS)
-    if seen is not None:
-        return seen.factors
     if any(is_touched(path, given) for path in SECONDS):
         return None
-    if not is_estimated(scenario):
-        return _TRAINER
     try:
-        known = estimate_of(scenario, scenario.trainer.gpus).error
+        known = estimate_of(scenario, scenario.trainer.gpus).error if is_estimated(scenario) else None
     except InputError:  # seconds of another model, or of more GPUs, that a file holds for estimated
-        return _TRAINER
+        known = None
     return _TRAINER if known is None else _within(known.p90)
 
 
@@ -168,9 +174,6 @@ def _within(p90: float) -> Interval:
 
 
 def _sync(scenario: Scenario, given: Collection[str]) -> Interval | None:
-    seen = observed_at(scenario, *_SYNC_PARTS)
-    if seen is not None:
-        return seen.factors
     times = sync_times(scenario)
     if times.derived:
         return SYNC_DERIVED
@@ -178,22 +181,33 @@ def _sync(scenario: Scenario, given: Collection[str]) -> Interval | None:
 
 
 def _spread(scenario: Scenario, given: Collection[str]) -> Interval | None:
-    seen = observed_at(scenario, _CV)
-    if seen is not None:
-        return seen.factors
     law = scenario.workload.output_tokens
     if not isinstance(law, Lognormal) or is_given(_CV, given):
         return None
     assert law.cv is not None  # the schema works it out of quantiles
-    low, high = (cv / law.cv for cv in _SPREAD)
-    return min(low, 1.0), max(high, 1.0)
+    return _about(law.cv, _SPREAD)
+
+
+def _about(value: float, ends: Interval) -> Interval:
+    """The factors that take a value to these ends, where it lies between them."""
+    return min(ends[0] / value, 1.0), max(ends[1] / value, 1.0)
+
+
+def _siblings(scenario: Scenario, given: Collection[str]) -> Interval | None:
+    """None where lengths do not differ, or groups have one sample each."""
+    work = scenario.workload
+    law = work.output_tokens if work.turns.output_tokens is None else work.turns.output_tokens
+    differ = work.group_size > 1 and not isinstance(law, ConstantTokens)
+    if not differ or not work.group_correlation or is_given(_ALIKE, given):
+        return None
+    return _about(work.group_correlation, _SHARED)
 
 
 def _writing(scenario: Scenario, given: Collection[str]) -> Interval | None:
     saving = scenario.trainer.checkpoint
-    derived = saving.costs and saving.write_bytes_s is not None
-    sure = is_given("trainer.checkpoint.write_bytes_s", given) and saving.state_bytes is not None
-    return _WRITING if derived and not saving.background and not sure else None
+    derived = saving.costs and not saving.background and saving.write_bytes_s is not None
+    sure = is_given(_WRITE_RATE, given) and saving.state_bytes is not None
+    return _WRITING if derived and not sure else None
 
 
 def _life(scenario: Scenario, given: Collection[str]) -> Interval | None:
@@ -203,7 +217,7 @@ def _life(scenario: Scenario, given: Collection[str]) -> Interval | None:
 
 def _slower_writing(scenario: Scenario, factor: float) -> dict[str, Any]:
     rate = scenario.trainer.checkpoint.write_bytes_s
-    return {} if rate is None else {"trainer.checkpoint.write_bytes_s": rate / factor}
+    return {} if rate is None else {_WRITE_RATE: rate / factor}
 
 
 def _slower_engines(scenario: Scenario, factor: float) -> dict[str, Any]:
@@ -212,22 +226,14 @@ def _slower_engines(scenario: Scenario, factor: float) -> dict[str, Any]:
     return {"fleet.speed_factors": [factor * x for x in known]}
 
 
-def _slower_in_a_job(scenario: Scenario, factor: float) -> dict[str, Any]:
-    return {SLOWDOWN: factor * scenario.engine.slowdown}
-
-
 def _why_in_a_job(s: Scenario, interval: Interval) -> str:
     low, high = (units.number(s.engine.slowdown * x) for x in interval)
-    return _why(s, f"published runs took {low} to {high} times as long as the engine alone", SLOWDOWN)
+    return f"published runs took {low} to {high} times as long as the engine alone"
 
 
 def _slower_sync(scenario: Scenario, factor: float) -> dict[str, Any]:
     times = sync_times(scenario).slower(factor)
-    return {
-        "sync.publish_s": times.publish_s,
-        "sync.pause_s": times.pause_s,
-        "sync.trainer_block_s": times.trainer_block_s,
-    }
+    return {path: getattr(times, path.removeprefix("sync.")) for path in _SYNC_PARTS}
 
 
 def _wider_lengths(scenario: Scenario, factor: float) -> dict[str, Any]:
@@ -237,47 +243,55 @@ def _wider_lengths(scenario: Scenario, factor: float) -> dict[str, Any]:
     return {LENGTHS: {**law.model_dump(exclude_none=True), "cv": law.cv * factor}}
 
 
-def _why(scenario: Scenario, otherwise: str, *paths: str) -> str:
-    """Where an observed value was read, else another reason."""
-    seen = observed_at(scenario, *paths)
-    if seen is None:
-        return otherwise
-    steps = f", {units.plural(seen.steps, 'step')}" if seen.steps else ""
-    return f"observed in {seen.source}{steps}"
-
-
 def _percent(_: Scenario, interval: Interval) -> str:
     return f"its model is right within {units.share(interval[1] - 1, 0)} in eight of ten published runs"
 
 
 UNCERTAIN: tuple[Uncertain, ...] = (
     Uncertain("engine speed", "engine", "", _percent, _engine, _slower_engines),
-    Uncertain("speed lost in a training job", "engine", SLOWDOWN, _why_in_a_job, _in_a_job, _slower_in_a_job),
+    Uncertain(
+        "speed lost in a training job",
+        "engine",
+        SLOWDOWN,
+        _why_in_a_job,
+        lambda s, given: off_by(s.trainer.recipe.framework) if SLOWDOWN in s.assumed else None,
+        lambda s, factor: {SLOWDOWN: factor * s.engine.slowdown},
+        (SLOWDOWN,),
+    ),
     Uncertain(
         "trainer seconds",
         "trainer",
         "trainer.fixed_s",
-        lambda s, i: _why(
-            s, _percent(s, i) if i != _TRAINER else f"{units.seconds(s.trainer.fixed_s)} a step is assumed", *SECONDS
-        ),
+        lambda s, i: _percent(s, i) if i != _TRAINER else f"{units.seconds(s.trainer.fixed_s)} a step is assumed",
         _trainer,
         lambda s, factor: slower(s.trainer, factor),
+        SECONDS,
     ),
     Uncertain(
         "weight sync seconds",
         "sync",
         "sync.pause_s",
-        lambda s, i: _why(s, "worked out from bytes and links" if sync_times(s).derived else "assumed", *_SYNC_PARTS),
+        lambda s, i: "worked out from bytes and links" if sync_times(s).derived else "assumed",
         _sync,
         _slower_sync,
+        _SYNC_PARTS,
     ),
     Uncertain(
         "spread of lengths",
         "lengths",
         _CV,
-        lambda s, i: _why(s, f"published runs have a cv of {_SPREAD[0]:g} to {_SPREAD[1]:g}", _CV),
+        lambda s, i: f"published runs have a cv of {_SPREAD[0]:g} to {_SPREAD[1]:g}",
         _spread,
         _wider_lengths,
+        (_CV,),
+    ),
+    Uncertain(
+        "likeness of siblings",
+        "siblings",
+        _ALIKE,
+        lambda s, i: f"in public logs they share {_SHARED[0]:g} to {_SHARED[1]:g} of the variance of lengths",
+        _siblings,
+        lambda s, factor: {_ALIKE: min(1.0, s.workload.group_correlation * factor)},
     ),
 )
 
@@ -286,7 +300,7 @@ AT_TIMES: tuple[Uncertain, ...] = (
     Uncertain(
         "checkpoint seconds",
         "trainer",
-        "trainer.checkpoint.write_bytes_s",
+        _WRITE_RATE,
         lambda s, i: "worked out from bytes and a rate of writing",
         _writing,
         _slower_writing,

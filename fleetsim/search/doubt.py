@@ -273,5 +273,7 @@ def _far(laws: Laws) -> dict[Axis, tuple[float, float]]:
     for axis in {u.axis for u, _ in laws}:
         own = [law for u, law in laws if u.axis == axis]
         down, up = (math.hypot(*map(math.log, ends)) for ends in ([x.low for x in own], [x.high for x in own]))
-        found[axis] = math.exp(-_FAR / Z80 * down), math.exp(_FAR / Z80 * up)
+        # a step moves with what siblings share, which ends at 1, and not with its logarithm
+        far = Z80 if axis == "siblings" else _FAR
+        found[axis] = math.exp(-far / Z80 * down), math.exp(far / Z80 * up)
     return found

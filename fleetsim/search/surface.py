@@ -9,11 +9,11 @@ A step takes as long as the slower of two sides, and a little more where they ar
 T are the trainer's seconds beside n instances: on the same GPUs, or on those that n leave of a number of them, it has
 others for each count. On shared GPUs both take turns: a step is A + R, and what a sync holds the trainer is a part of
 R. f are the factors on the seconds of the engines, the trainer and the weight sync, and
-on the spread of lengths. R is simulated along the counts, and at a few of them, the posts, for a slower sync and for
-other lengths. The bump, and the trainer's own share of a step, are simulated at the posts for trainers of different
-speed. Multiplying all seconds by one factor multiplies the step by it, so the engines' factor needs no runs; one run
-tests that. Where it does not hold (seconds that nothing scales: tools, rewards, hand-over, failures) the factor of the
-engines is simulated as well.
+on the spread of lengths and what siblings share of it. R is simulated along the counts, and at a few of them, the
+posts, for a slower sync and for other lengths. The bump, and the trainer's own share of a step, are simulated at the
+posts for trainers of different speed. Multiplying all seconds by one factor multiplies the step by it, so the engines'
+factor needs no runs; one run tests that. Where it does not hold (seconds that nothing scales: tools, rewards,
+hand-over, failures) the factor of the engines is simulated as well.
 """
 
 from __future__ import annotations
@@ -95,6 +95,8 @@ Curve = tuple[float, float]
 # One axis of one count moved by a factor.
 Move = tuple[Axis, int, float]
 
+# Axes of the law of lengths.
+_LENGTHS: tuple[Axis, ...] = ("lengths", "siblings")
 # The trainer's factor in runs of rollout alone.
 _ALONE = 1e-3
 # ln A / R where both sides are simulated together: at the answer, and at posts beside it, where the bump is widest.
@@ -110,27 +112,27 @@ _LEAST_S = 1e-9
 
 
 class Factors(Struct, frozen=True):
-    """Joint cases: what the seconds of each side, and the lengths' coefficient of variation, are multiplied by; beside:
-    a whole step."""
+    """Joint cases: what the seconds of each side, the lengths' coefficient of variation, and what siblings share of it
+    are multiplied by; beside: a whole step."""
 
     engine: Floats
     trainer: Floats
     sync: Floats
     lengths: Floats
+    siblings: Floats
     beside: Floats
 
 
 class _Count(Struct, frozen=True):
     """What is known of one count. alone_s: rollout alone; held_s: seconds that a sync holds the trainer; beside_s: all
-    those of rollout alone in which it does not wait; sync: its share of rollout alone; lengths, engine: curves of
-    rollout alone. Over ln A / R: the bump, the trainer's own seconds over A (both as logarithms), and staleness."""
+    those of rollout alone in which it does not wait; sync: its share of rollout alone; curves: of rollout alone, by
+    axis. Over ln A / R: the bump, the trainer's own seconds over A (both as logarithms), and staleness."""
 
     alone_s: float
     held_s: float
     beside_s: float
     sync: float
-    lengths: Floats
-    engine: Floats
+    curves: Mapping[Axis, Floats]
     bump: Callable[[Floats], Floats]
     busy: Callable[[Floats], Floats]
     staleness: Callable[[Floats], Floats]
@@ -160,10 +162,10 @@ class Surface:
         self._posts = sorted(posts & self._alone.keys())
         self._trainer_by_lengths = self._trainer_curve()
         moved = self._moved()
-        self._lengths, self._engine = (
-            {n: curve_through({x: y for (of, at, x), y in moved.items() if (of, at) == (axis, n)}) for n in self._posts}
-            for axis in ("lengths", "engine")
-        )
+        self._curves: dict[Axis, dict[int, Curve]] = {
+            of: {n: curve_through({x: y for (*at, x), y in moved.items() if at == [of, n]}) for n in self._posts}
+            for of in (*_LENGTHS, "engine")
+        }
         self._sync = {n: (self._sync_share(moved, n),) for n in self._posts}
         self._even = self._even_sides()
 
@@ -225,7 +227,8 @@ class Surface:
         """Seconds of the trainer alone and of rollout alone."""
         at = self._at(instances)
         rollout = at.alone_s * (f.engine * (1.0 - at.sync) + f.sync * at.sync)
-        rollout *= np.exp(bent(at.lengths, f.lengths) + bent(at.engine, f.engine))
+        for axis, curve in at.curves.items():
+            rollout *= np.exp(bent(curve, getattr(f, axis)))
         trainer = f.trainer * self._seconds(instances) * np.exp(bent(self._trainer_by_lengths, f.lengths))
         return trainer + at.held_s * f.sync, rollout
 
@@ -239,8 +242,7 @@ class Surface:
                 float(np.interp(x, counts, [self._held_s(n) for n in self.counts])),
                 float(np.interp(x, counts, [run.busy_s for run in alone])),
                 float(_between(x, self._sync)[0]),
-                _between(x, self._lengths),
-                _between(x, self._engine),
+                {axis: _between(x, by) for axis, by in self._curves.items()},
                 *(partial(np.interp, xp=_GRID, fp=table) for table in tables),
             )
         return self._known[instances]
@@ -253,8 +255,8 @@ class Surface:
 
     def _moved(self) -> dict[Move, float]:
         """ln of what each move does to rollout alone, at the posts."""
-        lengths = [x for x in self._far.get("lengths", ()) if x != 1.0]
-        wanted: list[Move] = [("lengths", n, x) for x in lengths for n in self._posts]
+        ends = [(axis, x) for axis in _LENGTHS for x in self._far.get(axis, ()) if x != 1.0]
+        wanted: list[Move] = [(axis, n, x) for axis, x in ends for n in self._posts]
         sync = self._far.get("sync", (1.0, 1.0))[1]
         slower: list[Move] = [("sync", n, sync) for n in self._posts if sync != 1.0]
         engine = [x for x in reversed(self._far.get("engine", ())) if x != 1.0]

@@ -39,9 +39,9 @@ _LONGEST_SHARE = 0.97
 REPLICATIONS, PRECISE = 5, 0.005
 
 STATED = (
-    f"Output lengths are lognormal with sigma {LENGTH_SIGMA:g} of the log, cut at the published cap; the mean is the "
-    "published one (after the cap) or, where none is published, the fitted scalar. A spread that the source itself "
-    "publishes is taken instead (C12, D04). Siblings share a quarter of the log's variance.",
+    f"Output lengths are lognormal with sigma {LENGTH_SIGMA:g} of the log, or a spread that the source publishes (C12, "
+    "D04), cut at the published cap; the mean after it is the published one, else the fitted scalar. Siblings share a "
+    "quarter of the log's variance, those of DeepSeek-R1-Distill-Qwen-1.5B half (D01's logs).",
     "verl's fully_async takes 45 to 100 ns a padded token to get its batch (logs of D04's source), and calls it "
     "waiting.",
     "Iteration times are the roofline of the GPU and model named (of the source's other experiments, where it names "

@@ -26,6 +26,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.estimates import Ranged
 from fleetsim.job.job import job_from_flags
 from fleetsim.job.trials import simulated
+from fleetsim.records import as_dict
 from fleetsim.sim.threads import side_by_side
 from fleetsim.tell.data import SCHEMA_VERSION
 from fleetsim.tell.document import Document, Section, Table
@@ -86,23 +87,23 @@ class PublishedOutcome(ConfigSection):
 
 
 class Opened(Struct, frozen=True):
-    """One figure of one arm. frozen: as it was foretold. now: what today's model tells. published: None = not yet."""
+    """One figure of one arm. foretold: it is frozen. today: what today's model tells. published: None = not yet."""
 
     arm: str
     metric: str
-    frozen: Foretold
-    now: float
+    foretold: Foretold
+    today: float
     published: float | None
 
     @property
     def moved(self) -> bool:
         """Whether today's model tells another figure."""
-        return abs(self.now - self.frozen.value) > SAME * max(self.frozen.value, 1e-9)
+        return abs(self.today - self.foretold.value) > SAME * max(self.foretold.value, 1e-9)
 
     @property
     def held(self) -> bool | None:
         """Whether the range holds what was published; None before that."""
-        return None if self.published is None else self.frozen.low <= self.published <= self.frozen.high
+        return None if self.published is None else self.foretold.low <= self.published <= self.foretold.high
 
 
 class OpenedFile(Struct, frozen=True):
@@ -122,14 +123,9 @@ def seal_of(prediction: Prediction) -> str:
 
 def foretell(prediction: Prediction) -> Prediction:
     """The same with what the model tells now for every arm, and its seal."""
-    arms = tuple(
-        arm.model_copy(
-            update={
-                "predicted": {name: _foretold(found) for name, found in _told(prediction, arm, ranges=True).items()}
-            }
-        )
-        for arm in prediction.arms
-    )
+    each = (_told(prediction, arm, ranges=True) for arm in prediction.arms)
+    figures = ({metric: _foretold(found) for metric, found in one.items()} for one in each)
+    arms = tuple(a.model_copy(update={"predicted": of}) for a, of in zip(prediction.arms, figures, strict=True))
     told = prediction.model_copy(update={"arms": arms})
     return told.model_copy(update={"seal": seal_of(told)})
 
@@ -175,15 +171,10 @@ def _told(prediction: Prediction, arm: ForetoldArm, *, ranges: bool) -> dict[str
     """Every figure of an arm. ranges: with its range, else its value alone."""
     sets = [f"{path}={json.dumps(value)}" for path, value in arm.set.items()]
     job = job_from_flags(prediction.scenario, sets, {})
-    found = {}
-    for metric in METRICS:
-        figure = partial(_simulated, metric)
-        if ranges:
-            found[metric] = ranged(job.scenario, job.given, figure, metric == "step_s")
-        else:
-            value = figure(job.scenario)
-            found[metric] = Ranged(value, value, value)
-    return found
+    figures = {metric: partial(_simulated, metric) for metric in METRICS}
+    if ranges:
+        return {m: ranged(job.scenario, job.given, figure, m == "step_s") for m, figure in figures.items()}
+    return {m: Ranged(*[figure(job.scenario)] * 3) for m, figure in figures.items()}
 
 
 def _simulated(metric: str, scenario: Scenario) -> float:
@@ -220,9 +211,9 @@ def _table(file: OpenedFile) -> Table:
     rows = tuple(
         (
             f"{f.arm}, {f.metric}",
-            units.number(f.frozen.value),
-            f"{units.number(f.frozen.low)} to {units.number(f.frozen.high)}",
-            units.number(f.now) if f.moved else "the same",
+            units.number(f.foretold.value),
+            f"{units.number(f.foretold.low)} to {units.number(f.foretold.high)}",
+            units.number(f.today) if f.moved else "the same",
             "-" if f.published is None else units.number(f.published),
             {None: "-", True: "held", False: "not held"}[f.held],
         )
@@ -243,15 +234,7 @@ def data(files: Sequence[OpenedFile]) -> dict[str, Any]:
                 "written": file.prediction.written,
                 "intact": file.intact,
                 "figures": [
-                    {
-                        "arm": f.arm,
-                        "metric": f.metric,
-                        "foretold": f.frozen.model_dump(),
-                        "today": f.now,
-                        "moved": f.moved,
-                        "published": f.published,
-                        "held": f.held,
-                    }
+                    {**as_dict(f), "foretold": f.foretold.model_dump(), "moved": f.moved, "held": f.held}
                     for f in file.figures
                 ],
             }

@@ -35,10 +35,10 @@ def left_out(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_runs_tell_each_other_better_than_nothing_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page says: off by 16 % in the median, 32 % with no slowdown at all."""
+    """The page says: off by 15 % in the median, 32 % with no slowdown at all."""
     errors = left_out(monkeypatch)
     alone = [abs(math.log(ratio)) for row in RUNS for ratio in row.ratios.values()]
-    assert math.expm1(median(errors)) == pytest.approx(0.16, abs=0.015)
+    assert math.expm1(median(errors)) == pytest.approx(0.15, abs=0.015)
     assert math.expm1(median(alone)) == pytest.approx(0.32, abs=0.005)
 
 

@@ -20,8 +20,9 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
 from fleetsim.estimates import Estimate
 from fleetsim.job.looks import looked
+from fleetsim.job.nameplate import mean_step_s
+from fleetsim.job.trials import Trials, remembered, simulated, unit_of, with_instances
 from fleetsim.job.trials import planned as planned_job
-from fleetsim.job.trials import remembered, simulated, unit_of, with_instances
 from fleetsim.job.uncertainty import CONFIDENCE, UNCERTAIN, Z80, FactorLaw, law_name
 from fleetsim.search.doubt import JointDoubt, middle
 from fleetsim.search.objective import Target, price_per_s
@@ -30,7 +31,7 @@ from fleetsim.search.surface import Surface
 from fleetsim.sim.threads import side_by_side
 from fleetsim.size.facts import measured_first
 from fleetsim.size.size import Sizing
-from fleetsim.size.spread import CountSpread, FleetCounts, count_doubt
+from fleetsim.size.spread import CountSpread, FleetCounts, count_doubt, spread_of
 from fleetsim.size.words import headline
 from fleetsim.trainer.estimate import estimate_of
 from tests.plan.draws import all_off
@@ -41,9 +42,9 @@ IDLE = Target("trainer_idle_fraction", "trainer_idle_fraction", 0.05)
 Floats = npt.NDArray[np.float64]
 
 
-def planned(**options: Any) -> Sizing:
+def planned(changes: Any = None, **options: Any) -> Sizing:
     confidence = options.pop("confidence", None)
-    return fs.load(**{**JOB, **options}).size(confidence=confidence).plan
+    return fs.load(None, changes or {}, **{**JOB, **options}).size(confidence=confidence).plan
 
 
 def doubt_of(
@@ -69,11 +70,12 @@ def slowed(rate: float, floor_s: float = 0.0) -> Any:
 
 
 def test_what_was_given_is_not_in_doubt() -> None:
-    known = planned(instance_tok_s=4000.0, trainer_step_s=20.0, sync_pause_s=1.0, len_cv=0.8)
+    alike = {"workload.group_correlation": 0.25}
+    known = planned(alike, instance_tok_s=4000.0, trainer_step_s=20.0, sync_pause_s=1.0, len_cv=0.8)
     assert known.spread is None
     assert measured_first(known) is None
     assert "likely" not in headline(known)
-    some = planned(trainer_step_s=20.0, sync_pause_s=1.0)
+    some = planned(alike, trainer_step_s=20.0, sync_pause_s=1.0)
     assert some.spread is not None
     assert {p.what for p in some.spread.parts} == {"engine speed", "speed lost in a training job", "spread of lengths"}
 
@@ -205,7 +207,7 @@ def test_seconds_that_nothing_scales_are_simulated() -> None:
 def test_a_step_scales_with_all_its_seconds() -> None:
     options, _, answer, _ = DEFAULT
     surface: Surface = doubt_of(options, answer).surface
-    doubled = doubt_of(options, answer).factors(np.zeros((5, 1)))
+    doubled = doubt_of(options, answer).factors(np.zeros((6, 1)))
     one = surface.step_s(answer, doubled)
     for axis in (doubled.engine, doubled.trainer, doubled.sync):
         axis *= 2.0
@@ -242,9 +244,73 @@ def test_a_value_given_as_it_was_assumed_leaves_the_answer_and_narrows_its_range
     assert told.spread.expected_loss < assumed.spread.expected_loss
 
 
+ALIKE = "workload.group_correlation"
+
+
+@pytest.mark.slow
+def test_siblings_move_a_step_as_long_runs_of_other_draws_show_and_given_they_are_not_in_doubt() -> None:
+    """AReaL's groups hold their places until the longest sample has ended: the more alike, the sooner."""
+    job, told = fs.load("areal"), fs.load("areal", {ALIKE: 0.25})
+    plan, sure = job.size().plan, told.size().plan
+    assert plan.spread is not None
+    assert sure.spread is not None
+    (part,) = (p for p in plan.spread.parts if p.path == ALIKE)
+    assert part.factors == pytest.approx((0.4, 2.4))
+    assert part.measure == "fleetsim replay --from LOG"
+    there = with_changes(with_instances(plan.scenario, plan.instances), {"run.steps": 150})
+    least, base, most = (
+        np.mean([simulated(with_changes(there, {ALIKE: share}), k)["step_s"] for k in (7, 8)])
+        for share in (0.1, 0.25, 0.6)
+    )
+    assert most < 0.93 * base < base < 0.98 * least
+    assert part.low.metrics["step_s"] / part.high.metrics["step_s"] == pytest.approx(least / most, abs=0.04)
+    assert sure.instances == plan.instances
+    assert ALIKE not in {p.path for p in sure.spread.parts}
+    (low, high), (from_, to) = (one.metrics["step_s"] for one in (plan.spread, sure.spread))
+    assert to / from_ < high / low
+
+
+def test_a_range_that_siblings_alone_make_names_them() -> None:
+    """400 s of one instance at 0.25, 460 at 0.1, 260 at 0.6, beside 20 of the trainer: 20 instances, 13 to 23."""
+
+    def measure(scenario: Scenario, replication: int) -> Mapping[str, Any]:
+        rollout = 400.0 * (1.25 - scenario.workload.group_correlation) / scenario.fleet.instances
+        step = max(rollout, mean_step_s(scenario))
+        return metrics(step, 1.0 - mean_step_s(scenario) / step, sync_fraction=0.0)
+
+    options = {"batch": 256, "len": 1536, "len_cv": 1, "instance_tok_s": 300, "trainer_step_s": 20, "sync_pause_s": 1}
+    doubt = doubt_of(options, 20, (), {"sync.publish_s": 0.0}, measure)
+    spread = spread_of(doubt, Trials(doubt.of.scenario, measure).at(20, 2))
+    assert spread is not None
+    assert spread.instances == (pytest.approx(13, abs=1), pytest.approx(23, abs=1))
+    assert spread.widest == "likeness of siblings"
+    assert [part.what for part in spread.parts] == [spread.widest]
+
+
+@pytest.mark.parametrize(
+    ("changes", "ends"),
+    [
+        ({}, (0.4, 2.4)),
+        ({"workload.group_size": 1}, None),
+        ({"workload.output_tokens": {"kind": "constant", "value": 900}}, None),
+        ({ALIKE: 0.25}, None),
+        ({"workload.turns": {"count": 3, "output_tokens": {"kind": "constant", "value": 300}}}, None),
+    ],
+)
+def test_siblings_are_in_doubt_where_they_can_differ_and_nobody_said(changes: Any, ends: Any) -> None:
+    job = fs.load(None, changes, **({} if "workload.group_size" in changes else {"batch": 512}))
+    (siblings,) = (u for u in UNCERTAIN if u.axis == "siblings")
+    found = siblings.interval(job.scenario, job.given)
+    assert found == (None if ends is None else pytest.approx(ends))
+    if ends is not None:
+        assert "0.1 to 0.6" in siblings.why(job.scenario, ends)
+        assert siblings.times(job.scenario, 8.0) == {ALIKE: 1.0}
+
+
 def test_a_range_is_no_wider_than_its_inputs_make_it_and_says_which_does() -> None:
     options, _, answer, _ = DEFAULT
-    doubt = doubt_of({**options, "sync_pause_s": 3.5, "len_cv": 1.0, "slowdown": 1.33}, answer)
+    alike = {"workload.group_correlation": 0.25}
+    doubt = doubt_of({**options, "sync_pause_s": 3.5, "len_cv": 1.0, "slowdown": 1.33}, answer, (), alike)
     assert all(max(law.high, 1.0 / law.low) < 1.5 for _, law in doubt.laws)
     low, high = doubt.counts()
     assert low <= answer <= high <= 4 * low

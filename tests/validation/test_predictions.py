@@ -43,9 +43,9 @@ def test_a_prediction_is_read_as_it_was_written(folder: Path) -> None:
     assert file.intact
     assert file.outcome is None
     steps = {f.arm: f for f in file.figures if f.metric == "step_s"}
-    assert steps["one"].frozen.value == pytest.approx(17.92)  # 8 x 99 tokens at 100 a second, the first is the
-    assert steps["two"].frozen.value == pytest.approx(27.92)  # prompt's and free; and 10 or 20 s of training
-    assert steps["one"].frozen.low < 17.92 < steps["one"].frozen.high
+    assert steps["one"].foretold.value == pytest.approx(17.92)  # 8 x 99 tokens at 100 a second, the first is the
+    assert steps["two"].foretold.value == pytest.approx(27.92)  # prompt's and free; and 10 or 20 s of training
+    assert steps["one"].foretold.low < 17.92 < steps["one"].foretold.high
     assert not any(f.moved for f in file.figures)
     assert all(f.held is None for f in file.figures)
 
