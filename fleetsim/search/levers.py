@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import product
 from typing import Any
@@ -27,7 +28,7 @@ from fleetsim.job.assumptions import is_estimated
 from fleetsim.job.derived_values import SECONDS, TP, instance_gpus, with_derived
 from fleetsim.job.lengths import law_from_flags, share_above
 from fleetsim.job.nameplate import context_in_flight, samples_in_flight
-from fleetsim.job.words import CALLED
+from fleetsim.job.words import StationLimit
 from fleetsim.policies.admission import BATCHES_AHEAD
 from fleetsim.policies.law import EachStep, Looser, written
 from fleetsim.policies.samples import IN_FLIGHT
@@ -100,14 +101,14 @@ def levers_of(
     trainer: bool = False,
     preempted: bool = False,
     too_old: bool = False,
-    full: Collection[str] = (),
+    full: Collection[StationLimit] = (),
 ) -> tuple[Lever, ...]:
     """All levers of a scenario. grown: the same with one more instance; more: that in words.
 
     given: dotted paths that the user wrote. What else was chosen for the job stays with a lever, so its flags say it
     where they alone would let something else be chosen. None = the scenario is all there is. trainer: whether the
     trainer's GPUs may be others. preempted: whether instances hold more samples than their KV cache. too_old: whether
-    samples are dropped as too old. full: stations whose workers are always in use.
+    samples are dropped as too old. full: limits of stations that are reached.
     """
     found = [Lever(ONE_MORE, more, Typed({"fleet.instances": grown.fleet.instances}), grown)]
     for lever in (_judges, _spot, partial(_pools, given=given), _caps, _staleness, _cadence, _resumed):
@@ -117,8 +118,8 @@ def levers_of(
     if preempted:
         found += _held(scenario)
         found += _host(scenario)
-    if full:
-        found += _workers(scenario, full)
+    if any(limit.binding == "environment" for limit in full):
+        found += _limits(scenario, full)
     if trainer and given is not None:
         found += _trainers(scenario, given)
     found += _length(scenario, given)
@@ -251,11 +252,11 @@ def _host(scenario: Scenario) -> Iterator[Lever]:
     yield Lever(HOST, f"{gib:,} GiB of host memory for an instance's KV cache", Typed({path: gib}), changed)
 
 
-def _workers(scenario: Scenario, full: Collection[str]) -> Iterator[Lever]:
-    """Twice the workers of the stations that have none free."""
-    now = {name: getattr(scenario.stations, name).workers for name in full}
-    text = " and ".join(f"{2 * n:,} {CALLED[name]} instead of {n:,}" for name, n in now.items())
-    yield _pulled(scenario, WORKERS, text, {f"stations.{name}.workers": 2 * n for name, n in now.items()})
+def _limits(scenario: Scenario, full: Collection[StationLimit]) -> Iterator[Lever]:
+    """Twice the limits that are reached, together: to raise one of several alone brings nothing."""
+    text = units.listed([f"{units.number(2 * x.now)} {x.of} instead of {units.number(x.now)}" for x in full])
+    with suppress(InputError):  # beyond what may be given
+        yield _pulled(scenario, WORKERS, text, {limit.path: 2 * limit.now for limit in full})
 
 
 def samples_held(scenario: Scenario) -> int:
