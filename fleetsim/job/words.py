@@ -27,7 +27,7 @@ from fleetsim.policies.samples import AGE_ACTIONS, IN_FLIGHT
 from fleetsim.quantities import quantity
 from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of, profile_of
-from fleetsim.sim.stations import stations_of
+from fleetsim.sim.stations import FULL, stations_of
 
 
 class Binding(Struct, frozen=True):
@@ -142,8 +142,8 @@ def binding_words(binding: str, scenario: Scenario | None = None, idle: float = 
 
 # What the workers of a station are called.
 CALLED: Mapping[str, str] = {"tools": "sandboxes", "reward": "reward workers"}
-# A limit is reached where so much of it is in use; beside one that is, another where a fifth more would fill it.
-_REACHED, _BESIDE = 0.95, 1.0 / 1.2
+# Beside a limit that is reached another is, too, where a fifth more would fill it.
+_BESIDE = FULL / 1.2
 
 
 class StationLimit(Struct, frozen=True):
@@ -162,7 +162,7 @@ def binding_line(binding: str, scenario: Scenario, of: Mapping[str, Estimate]) -
     """What binds, and which limits of stations are reached: "tools and rewards: the rate limit of tools, 20 calls per
     second; beside it all 64 sandboxes are in use". of: metrics by dotted name."""
     name, limits = binding_words(binding, idle=of["trainer_idle_fraction"].mean).name, reached_limits(scenario, of)
-    first = next((one for one in limits if one.binding == binding and one.used >= _REACHED), None)
+    first = next((one for one in limits if one.binding == binding and one.used >= FULL), None)
     if first is None:
         return name
     beside = units.listed([one.said for one in limits if one is not first])
@@ -173,7 +173,7 @@ def reached_limits(scenario: Scenario, of: Mapping[str, Estimate]) -> list[Stati
     """Limits of stations and judges that are reached and, where one is, those that would be with a fifth more of it: to
     raise one alone brings little. A rate comes first."""
     found = [limit for limit in _limits(scenario, of) if limit.used >= _BESIDE]
-    return found if any(limit.used >= _REACHED for limit in found) else []
+    return found if any(limit.used >= FULL for limit in found) else []
 
 
 def _limits(scenario: Scenario, of: Mapping[str, Estimate]) -> Iterator[StationLimit]:

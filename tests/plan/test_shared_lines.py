@@ -109,6 +109,11 @@ def test_a_preset_that_drops_many_of_its_samples_says_so() -> None:
 
 
 AGENTS = {"trainer.batch_samples": 64, "workload.turns.count": 4, "workload.turns.tool_latency_s": 2.0}
+RETRIED: dict[str, Any] = {
+    "engine.kind": "constant", "engine.instance_tok_s": 1500.0, "trainer.batch_samples": 128, "trainer.fixed_s": 8.0,
+    "workload.turns.count": 4, "workload.turns.tool_latency_s": 6.0, "stations.tools.calls_per_s": 4.0,
+    "stations.tools.failure_share": 0.05, "stations.tools.lost": "retried",
+}  # fmt: skip
 SLOW_API = {"tok_s": 40, "requests_per_s": 1}
 
 
@@ -124,6 +129,11 @@ SLOW_API = {"tok_s": 40, "requests_per_s": 1}
         (
             {**AGENTS, "stations.tools.calls_per_s": 1.0, "stations.tools.workers": 2},
             "tools and rewards: the rate limit of tools, 1 call per second; beside it all 2 sandboxes are in use",
+        ),
+        # calls begin at 97.7 % of the rate, as a window stops them now and then: twice the rate takes 59 s for 109
+        (
+            {**RETRIED, "workload.output_tokens": 200, "admission.max_staleness": 1, "fleet.instances": 1},
+            "tools and rewards: the rate limit of tools, 4 calls per second",
         ),
         # eight sandboxes are taken by calls that wait for their turn, but two would do
         (
