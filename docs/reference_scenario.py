@@ -117,7 +117,7 @@ def _section(
             continue
         inner = None if law else _model(schema, field)
         if inner is not None:
-            here = f"{path}.{name}" + ("[]" if "items" in field else "")
+            here = f"{path}.{name}" + ("[]" if "items" in field else ".NAME" if _named(field) else "")
             section = next((top for top, of in schema["properties"].items() if _model(schema, of) is inner), None)
             if section is None:
                 below.append((here, inner))
@@ -182,12 +182,18 @@ def _unit(name: str) -> str:
 
 def _model(schema: Mapping[str, Any], field: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The model behind a field or behind the items of a list; None where it is a plain value or a law."""
-    refs = [field, field.get("items", {}), *field.get("anyOf", ())]
+    refs = [field, field.get("items", {}), _named(field), *field.get("anyOf", ())]
     names = [r["$ref"].rpartition("/")[2] for r in refs if "$ref" in r]
     if not names or any(name in (*CONSTANTS, *LAWS) for name in names):
         return None
     found: Mapping[str, Any] = schema["$defs"][names[0]]
     return found
+
+
+def _named(field: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What each section under a name of its own is; empty where a field has none."""
+    below = field.get("additionalProperties")
+    return below if isinstance(below, Mapping) else {}
 
 
 def _type(schema: Mapping[str, Any], field: Mapping[str, Any]) -> str:

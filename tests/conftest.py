@@ -232,7 +232,7 @@ SLOW = (
     "sim/test_judges.py",
     "sim/test_relations.py",
     "sim/test_scrape.py",
-    "sim/test_second_pool.py",
+    "sim/test_pools.py",
     "sim/test_spot.py",
     "sim/test_stations.py",
     "standing/test_dashboard.py::test_panels_do_not_overlap_and_have_what_grafana_asks_for",

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
@@ -18,6 +18,16 @@ class ConfigSection(BaseModel):
     def _empty_section_means_defaults(cls, given: Any) -> Any:
         """A section header whose keys are all commented out reads as null in YAML; it means the defaults."""
         return {} if given is None else given
+
+
+S = TypeVar("S", bound=ConfigSection)
+
+
+class Named(dict[str, S]):
+    """Sections by their names. It has a hash, as all that stands in a scenario: nothing changes one that was read."""
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.items()))
 
 
 def wrong(rule: str, remedy: str) -> PydanticCustomError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from fleetsim.config.base import Named
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.sections import Sections
 from fleetsim.config.stations import JudgeConfig
@@ -26,7 +27,7 @@ def at_rollout(scenario: Sections) -> tuple[str, JudgeConfig] | None:
 
 def in_place(scenario: S, engine: EngineConfig, instances: int) -> S:
     """The scenario with other engines in the rollout's place, alone: what is asked of those can be asked of these."""
-    fleet = scenario.fleet.model_copy(update={"instances": instances, "second": None})
+    fleet = scenario.fleet.model_copy(update={"instances": instances, "pools": Named()})
     return scenario.model_copy(update={"engine": engine, "fleet": fleet})
 
 

@@ -114,7 +114,7 @@ def _put(target: dict[str, Any], path: str, value: Any) -> Problem | None:
     *above, last = path.split(".")
     node, here = tree_of(Scenario), target
     for depth, key in enumerate(above):
-        node = node.children[key]
+        node = node.below(key) or Node()
         below = here.get(key)
         if node.laws:
             below = _law_to_change(below, above[: depth + 1])
@@ -223,8 +223,8 @@ _PLAIN = frozenset((bool, int, float, str, type(None)))
 
 def _is_whole(section: Any) -> bool:
     """Whether each value that is there counts as given, and no other, as in a scenario that was dumped and read."""
-    if isinstance(section, tuple):
-        return all(map(_is_whole, section))
+    if isinstance(section, (tuple, Mapping)):
+        return all(map(_is_whole, section.values() if isinstance(section, Mapping) else section))
     if not isinstance(section, ConfigSection):
         return True
     given, values = section.model_fields_set, vars(section)
@@ -317,8 +317,9 @@ def _without(raw: dict[str, Any], wrong: Sequence[Place]) -> dict[str, Any]:
     for place in wrong:
         here, node = result, tree_of(Scenario)
         for depth, key in enumerate(map(str, place.keys), start=1):
-            node, below = node.children.get(key, Node()), here.get(key)
-            if depth == len(place.keys) or not node.children or node.laws or not isinstance(below, Mapping):
+            node, below = node.below(key) or Node(), here.get(key)
+            sections = (node.children or node.named) and not node.laws and isinstance(below, Mapping)
+            if depth == len(place.keys) or not sections:
                 here.pop(key, None)
                 break
             here[key] = dict(below)

@@ -1,8 +1,9 @@
 """The two pools: the `fleet` section, its instances and what goes wrong with them; the `trainer` section, its steps."""
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from fleetsim.config.base import (
     MAX_SECONDS,
@@ -13,6 +14,7 @@ from fleetsim.config.base import (
     Fraction,
     Interval,
     Name,
+    Named,
     PositiveSeconds,
     Price,
     Seconds,
@@ -23,6 +25,7 @@ from fleetsim.config.base import (
 # --- The `fleet` section: how many instances, how samples reach them, and what goes wrong with them.
 
 Instances = Annotated[int, Field(ge=1, le=1_000_000)]
+_POOL_NAME, _MOST_POOLS = re.compile(r"[\w-]{1,100}"), 16
 
 
 class FailuresConfig(ConfigSection):
@@ -93,9 +96,9 @@ class RepackConfig(ConfigSection):
     up_to_kv_use: Fraction = Field(default=0.9, description="KV use up to which a receiving instance is filled")
 
 
-class SecondPoolConfig(ConfigSection):
-    """Instances of another make behind the same router: other GPUs, or more of them each. All else is as in
-    `engine`."""
+class PoolConfig(ConfigSection):
+    """Instances of another make behind the same router, by the pool's name: other GPUs, or more of them each. All else
+    is as in `engine`."""
 
     instances: Instances = Field(default=1, description="how many")
     gpu: Name | None = Field(default=None, description="GPU type; null = engine.gpu")
@@ -152,8 +155,8 @@ class FleetConfig(ConfigSection):
     switch_s: Seconds = Field(default=0.0, description="colocated and lending: seconds to hand the GPUs over, each way")
     lending: LendingConfig = LendingConfig()
     repack: RepackConfig = RepackConfig()
-    second: SecondPoolConfig | None = Field(
-        default=None, description="instances of another make behind the same router; null = none"
+    pools: Annotated[dict[str, PoolConfig], AfterValidator(Named), Field(max_length=_MOST_POOLS)] = Field(
+        default={}, validate_default=True, description="instances of other makes behind the same router"
     )
     speed_factors: tuple[Factor, ...] = Field(
         default=(),
@@ -168,10 +171,20 @@ class FleetConfig(ConfigSection):
     failures: FailuresConfig = FailuresConfig()
     spot: SpotConfig = SpotConfig()
 
+    @field_validator("pools", mode="before")
+    @classmethod
+    def _pools_have_names(cls, given: Any) -> Any:
+        """Those that are there: one that is set to null is not."""
+        if not isinstance(given, dict):
+            return {} if given is None else given
+        if not all(isinstance(name, str) and _POOL_NAME.fullmatch(name) for name in given):
+            raise wrong("a pool's name has letters, digits, - and _ only", "rename it")
+        return {name: pool for name, pool in given.items() if pool is not None}
+
     @property
-    def seconds(self) -> int:
-        """Instances of the second pool."""
-        return 0 if self.second is None else self.second.instances
+    def pooled(self) -> int:
+        """Instances of all other makes."""
+        return sum(pool.instances for pool in self.pools.values())
 
     @property
     def on_spot(self) -> int:
@@ -179,14 +192,9 @@ class FleetConfig(ConfigSection):
         return self.spot.of(self.instances)
 
     @property
-    def seconds_on_spot(self) -> int:
-        """How many of the second pool are."""
-        return 0 if self.second is None or not self.second.on_spot else self.second.instances
-
-    @property
     def all_on_spot(self) -> int:
-        """How many of both pools are."""
-        return self.on_spot + self.seconds_on_spot
+        """How many of all makes are."""
+        return self.on_spot + sum(pool.instances for pool in self.pools.values() if pool.on_spot)
 
 
 # --- The `trainer` section: what one optimizer step costs.

@@ -7,7 +7,7 @@ the loader: the run stops with StuckError and names them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 
 from fleetsim import units
 from fleetsim.config.judges import JUDGES, as_rollout, judges_of
@@ -21,6 +21,8 @@ from fleetsim.records import replace
 ENGINE_RULES: Rules = []
 TRANSPORT_RULES: Rules = []
 RULES: Rules = []
+# Kinds of engine that need a field of each make.
+_SOURCES = (("measured", "profile"), ("constant", "instance_tok_s"))
 
 # --- Rules of the `engine` section that look at the rest of the scenario: caps that a scheduler needs, whole ranks.
 
@@ -95,12 +97,12 @@ def _the_host_keeps_a_cache(s: Sections) -> Iterator[Problem]:
             yield Problem("engine.kv_offloading_gib", size, rule, f"{remedy}, or leave it out")
 
 
-@rule_of(ENGINE_RULES, "engine.dp", "fleet.instances", "fleet.second", "run.events")
+@rule_of(ENGINE_RULES, "engine.dp", "fleet.instances", "fleet.pools", "run.events")
 def _ranks_make_whole_engines(s: Sections) -> Iterator[Problem]:
     dp = s.engine.dp
     for path, n in [
         ("fleet.instances", s.fleet.instances),
-        ("fleet.second.instances", s.fleet.seconds),
+        *((f"fleet.pools.{name}.instances", pool.instances) for name, pool in s.fleet.pools.items()),
         *((f"run.events[{i}].instances", e.instances) for i, e in enumerate(s.run.events) if e.instances is not None),
     ]:
         if n % dp:
@@ -268,23 +270,21 @@ def _spot_machines_are_rollout_s_own(s: Sections) -> Iterator[Problem]:
         yield Problem("fleet.spot.share", spot.share, rule, "use 0, or fleet.placement: disaggregated")
 
 
-@rule_of(RULES, "fleet.second", "fleet.placement", "engine")
-def _second_pool_has_its_source(s: Sections) -> Iterator[Problem]:
-    second, path = s.fleet.second, "fleet.second"
-    if second is None:
-        return
-    if s.fleet.placement != "disaggregated":
+@rule_of(RULES, "fleet.pools", "fleet.placement", "engine")
+def _pools_have_their_source(s: Sections) -> Iterator[Problem]:
+    names = ", ".join(s.fleet.pools)
+    if names and s.fleet.placement != "disaggregated":
         rule = f"the trainer's GPUs serve rollout (fleet.placement {s.fleet.placement}), and they are of one make"
-        yield Problem(path, second.instances, rule, "leave it out, or use fleet.placement: disaggregated")
-    if s.engine.disaggregation is not None:
+        yield Problem("fleet.pools", names, rule, "leave them out, or use fleet.placement: disaggregated")
+    if names and s.engine.disaggregation is not None:
         rule = "engines whose prompts are computed apart have one make here"
-        yield Problem(path, second.instances, rule, "leave it out, or leave engine.disaggregation out")
-    for kind, name in (("measured", "profile"), ("constant", "instance_tok_s")):
-        own = getattr(second, name)
+        yield Problem("fleet.pools", names, rule, "leave them out, or leave engine.disaggregation out")
+    for (pool, told), (kind, name) in product(s.fleet.pools.items(), _SOURCES):
+        path, own = f"fleet.pools.{pool}.{name}", getattr(told, name)
         if s.engine.kind == kind and own is None:
-            yield Problem(f"{path}.{name}", None, f"engine.kind {kind} needs one for each make", "give it")
+            yield Problem(path, None, f"engine.kind {kind} needs one for each make", "give it")
         elif s.engine.kind != kind and own is not None:
-            yield Problem(f"{path}.{name}", own, f"read where engine.kind is {kind} only", "leave it out")
+            yield Problem(path, own, f"read where engine.kind is {kind} only", "leave it out")
 
 
 @rule_of(RULES, "trainer.phases")

@@ -1,4 +1,4 @@
-"""The short form of a scenario file: read at its edge, written out, and known nowhere below."""
+"""The short forms of a scenario file: read at its edge, written out, and known nowhere below."""
 
 from __future__ import annotations
 
@@ -8,35 +8,52 @@ from typing import Any
 from fleetsim.errors import InputError, Problem
 
 # What may be written, and what it stands for.
-SHORT, LONG = "workload.reward.workers", "stations.reward.workers"
+SHORT_FORMS = {"workload.reward.workers": "stations.reward.workers", "fleet.second": "fleet.pools.second"}
 
 
 def long_path(path: str) -> str:
-    """What a dotted path stands for: itself, unless it is the short form."""
-    return LONG if path == SHORT else path
+    """What a dotted path stands for: itself, unless it is a short form or lies in one."""
+    for short, long in SHORT_FORMS.items():
+        if path == short or path.startswith(f"{short}."):
+            return long + path[len(short) :]
+    return path
 
 
 def written_out(raw: Mapping[str, Any], *, last_word: bool = False) -> dict[str, Any]:
-    """A copy of a raw scenario without the short form. last_word: it was said later than what it stands for.
+    """A copy of a raw scenario without the short forms. last_word: they were said later than what they stand for.
 
     Raises InputError where a file gives both, with different values. What is no mapping stays: the validation tells.
     """
     result = dict(raw)
-    workload, stations = raw.get("workload"), raw.get("stations")
-    reward = workload.get("reward") if isinstance(workload, Mapping) else None
-    if isinstance(workload, Mapping) and isinstance(reward, Mapping) and "workers" in reward:
-        value = reward["workers"]
-        rest = {key: own for key, own in reward.items() if key != "workers"}
-        result["workload"] = {**workload, "reward": rest}
-        above: Any = {} if stations is None else stations
-        target: Any = above.get("reward") if isinstance(above, Mapping) else above
-        target = {} if target is None else target
-        if isinstance(target, Mapping):
-            given = target.get("workers")
-            if given is not None and given != value and not last_word:
-                rule = f"stands for {LONG}, which is {given}"
-                raise InputError([Problem(SHORT, value, rule, "give one of them")])
-            result["stations"] = {**above, "reward": {**target, "workers": value}}
+    for short, long in SHORT_FORMS.items():
+        *above, last = short.split(".")
+        section = _copied(result, above, known=True)
+        if section is None or last not in section:
+            continue
+        value = section.pop(last)
+        *above, last = long.split(".")
+        target = _copied(result, above, known=False)
+        if target is None:
+            continue
+        given = target.get(last)
+        if given is not None and given != value and not last_word:
+            rule = f"stands for {long}, which is {given}"
+            raise InputError([Problem(short, value, rule, "give one of them")])
+        target[last] = value
     if isinstance(result.get("assumed"), (list, tuple)):
         result["assumed"] = [long_path(path) if isinstance(path, str) else path for path in result["assumed"]]
     return result
+
+
+def _copied(raw: dict[str, Any], keys: list[str], *, known: bool) -> dict[str, Any] | None:
+    """The section at these keys, copied with all above it; None where one is no mapping. known: and where one is not
+    there, which else is made."""
+    for key in keys:
+        below = raw.get(key)
+        if below is None and not known:
+            below = {}
+        if not isinstance(below, Mapping):
+            return None
+        raw[key] = dict(below)
+        raw = raw[key]
+    return raw

@@ -10,7 +10,7 @@ import difflib
 import json
 import re
 import typing
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Union
@@ -29,11 +29,17 @@ A_NUMBER = "number"
 
 
 class Node(Struct, frozen=True):
-    """One place: the keys below it, the node of its list items, whether it is a union of laws told by `kind`."""
+    """One place: the keys below it, the node of its list items, whether it is a union of laws told by `kind`. named:
+    the node of each of its sections, where their keys are names that somebody gave."""
 
     children: dict[str, Node] = field(default_factory=dict)
     items: Node | None = None
     laws: tuple[str, ...] = ()
+    named: Node | None = None
+
+    def below(self, key: str) -> Node | None:
+        """The node at a key; None where nothing may stand."""
+        return self.children.get(key, self.named)
 
 
 @cache
@@ -52,6 +58,8 @@ def _node(annotation: Any) -> Node:
         return _node(arguments[0])
     if origin is tuple:
         return Node(items=_node(arguments[0]))
+    if origin is dict:
+        return Node(named=_node(arguments[1]))
     if origin in (Union, UnionType):
         nodes = [_node(a) for a in arguments if a is not type(None)]
         if len(nodes) == 1:
@@ -100,7 +108,7 @@ def place_of(root: Node, location: Sequence[int | str]) -> Place:
             told = True
             continue
         keys.append(part)
-        below = node.items if isinstance(part, int) else node.children.get(part)
+        below = node.items if isinstance(part, int) else node.below(part)
         node, above, told = below or Node(), node, False
     return Place(tuple(keys), node, above)
 
@@ -141,8 +149,9 @@ def unknown_path(root: Node, path: str) -> Problem | None:
     node = root
     parts = path.split(".")
     for i, part in enumerate(parts):
-        if part in node.children:
-            node = node.children[part]
+        below = node.below(part)
+        if below is not None:
+            node = below
             continue
         if node.items is not None:
             return Problem(path, part, "a list is set as a whole", _whole(".".join(parts[:i])))
@@ -184,10 +193,11 @@ def given_paths(section: BaseModel, prefix: str = "") -> set[str]:
     paths: set[str] = set()
     for name in section.model_fields_set:
         value = getattr(section, name)
-        if isinstance(value, BaseModel):
-            paths |= given_paths(value, f"{prefix}{name}.")
-        else:
-            paths.add(f"{prefix}{name}")
+        sections = {f"{prefix}{name}": value}
+        if isinstance(value, Mapping):
+            sections = {f"{prefix}{name}.{key}": below for key, below in value.items()}
+        for path, below in sections.items():
+            paths |= given_paths(below, f"{path}.") if isinstance(below, BaseModel) else {path}
     return paths
 
 
@@ -195,7 +205,7 @@ def field_at(section: BaseModel, path: str) -> Any:
     """The field at a dotted path; None where there is none, as a parameter of another law."""
     value: Any = section
     for key in path.split("."):
-        value = getattr(value, key, None)
+        value = value.get(key) if isinstance(value, Mapping) else getattr(value, key, None)
     return value
 
 
@@ -204,11 +214,15 @@ def value_at(section: BaseModel, path: str) -> Any:
     none."""
     value: Any = section
     for key in path.split("."):
-        value = getattr(value, key)
+        if isinstance(value, Mapping) and key not in value:
+            raise AttributeError(path)
+        value = value[key] if isinstance(value, Mapping) else getattr(value, key)
     return [_plain(one) for one in value] if type(value) in (list, tuple) else _plain(value)
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(below) for key, below in value.items()}
     return value.model_dump(exclude_none=True) if hasattr(value, "model_dump") else value
 
 

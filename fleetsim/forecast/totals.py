@@ -17,7 +17,7 @@ from fleetsim.forecast.recovery import SaveInterval
 from fleetsim.job.input_moves import MetricRanges
 from fleetsim.job.trainer_scaling import takes_turns
 from fleetsim.sim.judges import beside_gpus
-from fleetsim.sim.second_pool import second_paid_gpus
+from fleetsim.sim.pools import pools_paid
 
 if TYPE_CHECKING:
     from fleetsim.forecast.backtest import LogBacktest
@@ -79,7 +79,7 @@ def gpus_of(scenario: Scenario) -> float:
     """GPUs that a run is paid for, those of judges too; those that both sides share once, spot machines while held."""
     fleet, trainer = scenario.fleet, scenario.trainer.gpus
     rollout = (fleet.instances - fleet.on_spot * (1.0 - fleet.spot.held_share)) * scenario.engine.gpus
-    others = beside_gpus(scenario) + second_paid_gpus(scenario)
+    others = beside_gpus(scenario) + pools_paid(scenario)[0]
     return (max(rollout, trainer) if takes_turns(scenario) else rollout + trainer) + others
 
 

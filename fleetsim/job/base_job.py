@@ -95,10 +95,10 @@ class BaseJob(AnyJob):
         """The value at a dotted path of the scenario. Raises KeyError with the nearest name."""
         here: Any = self.scenario
         for key in path.split("."):
-            fields = type(here).model_fields if hasattr(type(here), "model_fields") else {}
+            fields = here if isinstance(here, Mapping) else getattr(type(here), "model_fields", {})
             if key not in fields:
                 raise KeyError(f"{path}: no such value; {did_you_mean(key, fields)}")
-            here = getattr(here, key)
+            here = here[key] if isinstance(here, Mapping) else getattr(here, key)
         return here
 
     def __eq__(self, other: object) -> bool:

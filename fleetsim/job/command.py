@@ -252,6 +252,9 @@ def _paths(section: BaseModel, beside: BaseModel | None = None, prefix: str = ""
         law = hasattr(value, "kind") and path != "engine"
         if isinstance(value, BaseModel) and type(value) is type(other) and not law:
             yield from _paths(value, other, f"{path}.")
+        elif isinstance(value, Mapping) and value.keys() == other.keys():
+            for key, pool in value.items():
+                yield from _paths(pool, other[key], f"{path}.{key}.")
         else:
             yield path
 

@@ -22,7 +22,7 @@ from fleetsim.job.trainer_scaling import takes_turns
 from fleetsim.job.words import CALLED
 from fleetsim.quantities import EVALUATION_S
 from fleetsim.sim.judges import beside_gpus
-from fleetsim.sim.second_pool import as_first, second_gpus, second_pool
+from fleetsim.sim.pools import as_first, gpus_each, pools_of
 from fleetsim.tell.facts import Fact, Spans, explained, measured
 from fleetsim.workload.turns import cut_shares, response_law
 
@@ -144,7 +144,7 @@ def run_facts(
     lost = of["samples_lost.all"]
     yield measured("samples_lost.all", lost, said=losses_line(of, scenario) or "", line="lost", tile=False)
     yield Fact("spot", spot_line(of, scenario, on_demand))
-    yield Fact("second", second_line(scenario))
+    yield Fact("pools", pools_line(scenario))
     yield Fact("judges", judges_line(of, scenario))
     yield Fact("backlog", backlog_line(scenario, of) or "")
     yield explained("pace", units.sentence(pace(of)))
@@ -154,10 +154,8 @@ def _hourly(of: Mapping[str, Estimate], scenario: Scenario) -> tuple[str, str, f
     usd = 3600.0 * of["cost_per_step"].mean / of["step_s"].mean
     rollout, trainer = scenario.fleet.instances * scenario.engine.gpus, scenario.trainer.gpus
     gpus = f"{rollout:,}" if takes_turns(scenario) else f"{rollout:,} + {trainer:,}"
-    second = second_gpus(scenario)
-    gpus += f" + {second:,}" if second else ""
-    beside = beside_gpus(scenario)
-    gpus += f" + {beside:,}" if beside else ""
+    pools = [pool.instances * gpus_each(scenario, name) for name, pool in scenario.fleet.pools.items()]
+    gpus += "".join(f" + {more:,}" for more in (*pools, beside_gpus(scenario)) if more)
     paid = {name: getattr(scenario.stations, name) for name in CALLED}
     workers = [f"{s.workers:,} {CALLED[name]}" for name, s in paid.items() if s.workers and s.worker_price_usd_per_h]
     what = " and ".join([f"{gpus} GPU{'' if gpus == '1' else 's'}", *workers])
@@ -173,7 +171,7 @@ def spot_line(of: Mapping[str, Estimate], scenario: Scenario, on_demand: tuple[f
     if not known or not math.isfinite(of["step_s"].mean):
         return ""
     fleet, lost = scenario.fleet, units.number(known["reclaims_per_h"])
-    whole = fleet.instances + fleet.seconds
+    whole = fleet.instances + fleet.pooled
     said = f"{fleet.all_on_spot:,} of {whole:,} instances, serving {units.share(known['serving'])} of the time, "
     said += f"{lost} reclaims an hour"
     if on_demand is not None:
@@ -184,17 +182,16 @@ def spot_line(of: Mapping[str, Estimate], scenario: Scenario, on_demand: tuple[f
     return f"{said}; worst hour {known['worst_hour']:.3g} times the mean step"
 
 
-def second_line(scenario: Scenario) -> str:
-    """ "5 instances on H200, each sent 1.3 times as many samples: 62 % of all"; empty without a second pool."""
-    fleet = scenario.fleet
-    for pool in second_pool(scenario):
-        where, share = as_first(scenario).engine, pool.weight * pool.instances
+def pools_line(scenario: Scenario) -> str:
+    """ "5 instances on H200, each sent 1.3 times as many samples: 62 % of all", of each other make; empty without."""
+    pools, said = pools_of(scenario), list[str]()
+    whole = scenario.fleet.instances + sum(pool.weight * pool.instances for pool in pools)
+    for name, pool in zip(scenario.fleet.pools, pools, strict=True):
+        where, share = as_first(scenario, name).engine, pool.weight * pool.instances / whole
         gpus = where.gpu if where.tp == 1 else f"{where.tp} {where.gpu}"
-        said = (
-            f"{units.plural(pool.instances, 'instance')} on {gpus}, each sent {pool.weight:.2g} times as many samples"
-        )
-        return f"{said}: {units.share(share / (share + fleet.instances), 0)} of all"
-    return ""
+        sent = f"each sent {pool.weight:.2g} times as many samples: {units.share(share, 0)} of all"
+        said.append(f"{units.plural(pool.instances, 'instance')} on {gpus}, {sent}")
+    return "; ".join(said)
 
 
 def judges_line(of: Mapping[str, Estimate], scenario: Scenario) -> str:

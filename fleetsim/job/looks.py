@@ -106,8 +106,8 @@ def _hurried(scenario: Scenario, steps: int) -> dict[str, float]:
 @lru_cache(maxsize=256)
 def _on_demand_step_s(scenario: Scenario) -> float:
     """Seconds of a step of the same fleet on demand, by a look."""
-    on_demand = {"fleet.spot.share": 0.0, **({"fleet.second.on_spot": False} if scenario.fleet.second else {})}
+    pools = {f"fleet.pools.{name}.on_spot": False for name in scenario.fleet.pools}
     try:
-        return float(measured(looked(with_changes(scenario, on_demand)), 0)["step_s"])
+        return float(measured(looked(with_changes(scenario, {"fleet.spot.share": 0.0} | pools)), 0)["step_s"])
     except StuckError:
         return mean_step_s(scenario)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
 
 from msgspec import Struct
 
@@ -27,7 +27,7 @@ from fleetsim.policies.samples import AGE_ACTIONS, IN_FLIGHT
 from fleetsim.quantities import quantity
 from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of, profile_of
-from fleetsim.sim.stations import stations_of
+from fleetsim.sim.stations import FULL, stations_of
 
 
 class Binding(Struct, frozen=True):
@@ -142,39 +142,75 @@ def binding_words(binding: str, scenario: Scenario | None = None, idle: float = 
 
 # What the workers of a station are called.
 CALLED: Mapping[str, str] = {"tools": "sandboxes", "reward": "reward workers"}
-# A limit is reached where so much of it is in use.
-_REACHED = 0.95
+# Beside a limit that is reached another is, too, where a fifth more would fill it.
+_BESIDE = FULL / 1.2
+
+
+class StationLimit(Struct, frozen=True):
+    """A limit of a station or a judge. binding: the verdict that is about it. used: the share that is in use. said: it
+    in words, where it is reached. path: where it stands, and now: its value there. of: what it counts, in words."""
+
+    binding: str
+    used: float
+    said: str
+    path: str
+    now: float
+    of: str
 
 
 def binding_line(binding: str, scenario: Scenario, of: Mapping[str, Estimate]) -> str:
-    """What binds, and which limit of a station is reached where one is: "tools and rewards: the rate limit of tools, 20
-    calls per second". of: metrics by dotted name."""
-    name = binding_words(binding, idle=of["trainer_idle_fraction"].mean).name
-    reached = (limit for used, limit in _limits(binding, scenario, of) if used >= _REACHED)
-    return ": ".join([name, *islice(reached, 1)])
+    """What binds, and which limits of stations are reached: "tools and rewards: the rate limit of tools, 20 calls per
+    second; beside it all 64 sandboxes are in use". of: metrics by dotted name."""
+    name, limits = binding_words(binding, idle=of["trainer_idle_fraction"].mean).name, reached_limits(scenario, of)
+    first = next((one for one in limits if one.binding == binding and one.used >= FULL), None)
+    if first is None:
+        return name
+    beside = units.listed([one.said for one in limits if one is not first])
+    return f"{name}: {first.said}" + (f"; beside it {beside}" if beside else "")
 
 
-def _limits(binding: str, scenario: Scenario, of: Mapping[str, Estimate]) -> Iterator[tuple[float, str]]:
-    """(share that is in use, limit) of the stations that a binding is about; a rate first, for calls that wait for it
-    have their workers already."""
+def reached_limits(scenario: Scenario, of: Mapping[str, Estimate]) -> list[StationLimit]:
+    """Limits of stations and judges that are reached and, where one is, those that would be with a fifth more of it: to
+    raise one alone brings little. A rate comes first."""
+    found = [limit for limit in _limits(scenario, of) if limit.used >= _BESIDE]
+    return found if any(limit.used >= FULL for limit in found) else []
+
+
+def _limits(scenario: Scenario, of: Mapping[str, Estimate]) -> Iterator[StationLimit]:
+    """All of them. Workers whose calls wait for a rate are taken meanwhile: there those count that serve."""
     stations, judges = stations_of(scenario), judges_of(scenario)
-    for name in stations if binding == "environment" else judges if binding == "judge" else ():
+    for name in (*stations, *judges):
         m = {metric.rpartition(".")[2]: e.mean for metric, e in of.items() if metric.startswith(f"stations.{name}.")}
-        busy, rate = m.get("busy_fraction", 0.0), m["calls"] / of["step_s"].mean
+        if not m:
+            continue
+        at, rate, used = f"stations.{name}", m["calls"] / of["step_s"].mean, m.get("busy_fraction", 0.0)
         if name in stations:
+            whose, workers = "tools" if name == "tools" else "rewards", stations[name].workers or 0
             if (most := stations[name].calls_per_s) is not None:
-                whose = "tools" if name == "tools" else "rewards"
-                yield rate / most, f"the rate limit of {whose}, {units.plural(most, 'call')} per second"
-            yield busy, f"all {stations[name].workers or 0:,} {CALLED[name]} are in use"
+                said, used = f"the rate limit of {whose}, {units.plural(most, 'call')} per second", m["in_service"]
+                used = used / workers if workers else 0.0
+                counts = f"calls of {whose} per second"
+                yield StationLimit("environment", rate / most, said, f"{at}.calls_per_s", most, counts)
+            said = f"all {workers:,} {CALLED[name]} are in use"
+            yield StationLimit("environment", used, said, f"{at}.workers", workers, CALLED[name])
         elif (api := judges[name].api) is None:
-            yield busy, f"{units.plural(judges[name].instances, 'engine')} of the {name}, always at work"
+            engines = judges[name].instances
+            said = f"{units.plural(engines, 'engine')} of the {name}, always at work"
+            yield StationLimit("judge", used, said, f"{at}.instances", engines, f"engines of the {name}")
         else:
-            if (most := api.requests_per_s) is not None:
-                yield rate / most, f"the rate limit of the {name}'s API, {units.plural(most, 'request')} per second"
-            yield m["in_service"] / api.concurrency, f"{api.concurrency:,} requests at once of the {name}'s API"
-            if (most := api.tokens_per_s) is not None:  # what waits for longer than it is served has met some limit
-                waits = m["waiting"] > m["in_service"]
-                yield float(waits), f"the rate limit of the {name}'s API, {units.plural(most, 'token')} per second"
+            # what waits for longer than it is served has met some limit
+            waits = float(m["waiting"] > m["in_service"])
+            for what, per_s, share in (
+                ("request", api.requests_per_s, rate / (api.requests_per_s or math.inf)),
+                ("token", api.tokens_per_s, waits),
+            ):
+                if per_s is not None:
+                    said = f"the rate limit of the {name}'s API, {units.plural(per_s, what)} per second"
+                    counts = f"{what}s per second of the {name}'s API"
+                    yield StationLimit("judge", share, said, f"{at}.api.{what}s_per_s", per_s, counts)
+            said, counts = f"{api.concurrency:,} requests at once of the {name}'s API", "requests at once"
+            used = m["in_service"] / api.concurrency
+            yield StationLimit("judge", used, said, f"{at}.api.concurrency", api.concurrency, counts)
 
 
 # Section of a scenario -> the part of the system that a reader looks for, where that has another name.

@@ -120,7 +120,7 @@ class Pack:
 def _unlike(jobs: Sequence[Job]) -> list[Problem]:
     """What keeps jobs from sharing GPUs."""
     from fleetsim.engine.gpus import gpu_of
-    from fleetsim.sim.second_pool import check_one_make
+    from fleetsim.sim.pools import check_one_make
 
     if not 2 <= len(jobs) <= MOST_JOBS:
         return [Problem("JOB", len(jobs), f"two jobs at least, {MOST_JOBS} at most", "fleetsim split for one job")]

@@ -70,7 +70,7 @@ def shareable(scenarios: Sequence[Scenario]) -> bool:
     """Whether the engines of these jobs differ in nothing but their adapters."""
     engines = [s.engine for s in scenarios]
     bare = {e.model_copy(update={"lora": None}).model_dump_json() for e in engines}
-    plain = all(s.fleet.second is None and e.speculation is None and e.disaggregation is None
+    plain = all(not s.fleet.pools and e.speculation is None and e.disaggregation is None
                 for s, e in zip(scenarios, engines, strict=True))  # fmt: skip
     return plain and len(bare) == 1 and all(e.lora is not None for e in engines)
 

@@ -111,10 +111,11 @@ class PlanResult(Recommendation):
     def saved(self) -> str:
         """What the command writes under --save: the recommended plan."""
         from fleetsim.config.load import dump_short
+        from fleetsim.search.makes import count_path
         from fleetsim.search.workers import path_of, workers_of
 
         chosen = {"engine.gpu", "engine.tp", "fleet.instances", "fleet.placement", "trainer.gpus"}
-        counted = [*map(path_of, workers_of(self.scenario)), "fleet.second.instances"]
+        counted = [*map(path_of, workers_of(self.scenario)), *map(count_path, self.scenario.fleet.pools)]
         return dump_short(self.scenario, {*self.found.given, *chosen, *counted})
 
     def missed(self) -> str:

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import product
 
 from fleetsim.config.law_numbers import promised_steps
 from fleetsim.config.load import with_changes
@@ -16,23 +17,23 @@ from fleetsim.plan.choices import ChoiceInputs, combined
 from fleetsim.records import replace
 from fleetsim.search.found import Found
 from fleetsim.search.front import Budget
+from fleetsim.search.makes import Counts, open_pools, with_counts
 from fleetsim.search.objective import beside_usd_per_h
 from fleetsim.search.permissions import NAMES, Allowed, stale
 from fleetsim.search.plan_crews import PlanCrews, Run
 from fleetsim.search.shares import Candidate, Engines, Room, Value, around, counts, neighbours
 from fleetsim.search.staleness import ways_ahead
-from fleetsim.search.two_makes import is_open, with_second
 from fleetsim.sim.judges import beside_gpus
-from fleetsim.sim.second_pool import second_gpus, second_pool, second_price
+from fleetsim.sim.pools import gpus_each, pool_price, pools_of
 
 # A plan with all its runs, and its ranges.
 PlanRow = Found[Candidate]
 
 
 def beside_of(engines: Engines, scenario: Scenario) -> tuple[int, float]:
-    """GPUs of judges and evaluation, and of a second make that is counted; and US dollars of an hour of all that is
+    """GPUs of judges and evaluation, and of other pools that are counted; and US dollars of an hour of all that is
     paid by the hour beside both pools."""
-    return engines.second_gpus + beside_gpus(scenario), beside_usd_per_h(scenario)
+    return engines.pools_gpus + beside_gpus(scenario), beside_usd_per_h(scenario)
 
 
 def bought(candidate: Candidate, scenario: Scenario) -> tuple[int, float]:
@@ -62,32 +63,36 @@ class Space:
     def __init__(self, asked: ChoiceInputs, budget: Budget, crewing: PlanCrews | None = None) -> None:
         self.asked, self.budget, self.crewing = asked, budget, crewing
         self.own = promised_steps(asked.scenario, asked.given)
-        self._counted: defaultdict[Value, dict[int, Engines]] = defaultdict(dict)  # by the count of their second make
+        self.pools = open_pools(asked.scenario, asked.given)
+        self._counted: defaultdict[Value, dict[Counts, Engines]] = defaultdict(dict)  # by the counts of these
         self.engines = tuple(self._engines())
 
     def _engines(self) -> Iterator[Engines]:
         asked = self.asked
         for value in combined(asked.scenario, asked):
             there = with_changes(asked.scenario, value.changes) if value.changes else asked.scenario
-            if not is_open(there, asked.given):
-                yield Engines(there, value, asked.given | value.changes.keys())
-                continue
-            for count in self._second_counts(there):
-                yield self._counted[value].setdefault(count, self._with_second(there, value, count))
+            for counted in product(*(self._counts(there, name) for name in self.pools)):
+                yield self._with_counts(there, value, counted)
 
-    def _with_second(self, there: Scenario, value: Value, count: int) -> Engines:
-        return Engines(with_second(there, count), value, self.asked.given | value.changes.keys(), counts_second=True)
+    def _with_counts(self, there: Scenario, value: Value, counted: Counts) -> Engines:
+        known = self._counted[value]
+        if counted not in known:
+            pools, given = dict(zip(self.pools, counted, strict=True)), self.asked.given | value.changes.keys()
+            known[counted] = Engines(with_counts(there, pools), value, given, counts_pools=bool(pools))
+        return known[counted]
 
-    def _second_counts(self, there: Scenario) -> list[int]:
-        """Of the second make, what a plan tries; none of it where it cannot hold this engine."""
+    def _counts(self, there: Scenario, name: str) -> list[int]:
+        """Of a pool, what a plan tries; none of it where it cannot hold this engine. Of several, powers of two: what
+        lies between is near one of them."""
         unit = unit_of(there)
-        one = with_second(there, unit)
+        one = with_counts(there, {pool: unit if pool == name else 0 for pool in self.pools})
         try:
-            second_pool(one)
+            pools_of(one)
         except InputError:
             return [0]
-        room = self.budget.gpus_of(second_price(one))
-        return [0, *(n * unit for n in counts(room // second_gpus(one), 1, room // second_gpus(one)))]
+        room = self.budget.gpus_of(pool_price(one, name)) // (unit * gpus_each(one, name))
+        some = counts(room, 1, room) if len(self.pools) == 1 else [2**k for k in range(room.bit_length())]
+        return [0, *(n * unit for n in some)]
 
     def plans(self, allowed: Allowed, *, but: Allowed | None = None) -> Iterator[Candidate]:
         """Those that may be taken, if their runs show no older samples than `oldest`; but: and that could not with so
@@ -110,16 +115,12 @@ class Space:
             yield from self._paid(engines, neighbours(there, self._room(engines), stride))
 
     def _near(self, engines: Engines, stride: float) -> Iterator[Engines]:
-        """The same engines, with a second make that is larger and smaller by a factor, where that is counted."""
+        """The same engines, with pools that are larger and smaller by a factor, where they are counted."""
+        there, pools = engines.scenario, engines.scenario.fleet.pools
+        now = tuple(pools[name].instances if name in pools else 0 for name in self.pools)
+        each = [(*around(n, unit_of(there), stride),) if n else (0,) for n in now]
         yield engines
-        known, now = self._counted[engines.value], engines.scenario.fleet.seconds
-        if now == 0 or not engines.counts_second:
-            return
-        for count in around(now, unit_of(engines.scenario), stride):
-            if count not in known:
-                known[count] = self._with_second(engines.scenario, engines.value, count)
-            if count != now:
-                yield known[count]
+        yield from (self._with_counts(there, engines.value, counted) for counted in product(*each) if counted != now)
 
     def _paid(self, engines: Engines, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
         """Those of some engines whose own spot machines leave them within the budget, with the fewest workers and
@@ -133,8 +134,8 @@ class Space:
 
     def _room(self, engines: Engines) -> Room:
         beside = self.fewest(engines)
-        paid, price = engines.second_usd_per_h + beside_usd_per_h(beside), self.budget.price_per_h
-        gpus = self.budget.gpus_of(min(engines.prices), paid, beside_gpus(beside) + engines.second_gpus)
+        paid, price = engines.pools_usd_per_h + beside_usd_per_h(beside), self.budget.price_per_h
+        gpus = self.budget.gpus_of(min(engines.prices), paid, beside_gpus(beside) + engines.pools_gpus)
         return Room(gpus, math.inf if price is None else price - paid, *engines.prices)
 
     def _fits(self, candidate: Candidate, scenario: Scenario) -> bool:

@@ -16,7 +16,7 @@ from fleetsim.search.front import MOST_GPUS, Budget
 from fleetsim.search.permissions import says
 from fleetsim.search.shares import Share
 from fleetsim.search.workers import workers_words
-from fleetsim.sim.second_pool import as_first
+from fleetsim.sim.pools import as_first
 
 # The file that commands name where the plan was not saved.
 PLAN_FILE = "plan.yaml"
@@ -45,9 +45,8 @@ def engine_words(scenario: Scenario) -> str:
     e = scenario.engine
     layout = f"TP{e.tp}" + (f" PP{e.pp}" if e.pp > 1 else "") + (f" EP{e.tp * e.dp}" if e.dp > 1 else "")
     parts = [f"{scenario.fleet.instances:,} x {layout}"]
-    if scenario.fleet.second is not None:
-        second = as_first(scenario)
-        parts.append(f"{second.fleet.instances:,} x TP{second.engine.tp} {second.engine.gpu}")
+    pools = [as_first(scenario, name) for name in scenario.fleet.pools]
+    parts += [f"{pool.fleet.instances:,} x TP{pool.engine.tp} {pool.engine.gpu}" for pool in pools]
     parts += ["two batches overlap"] if e.overlap == "two_batch" else []
     parts += [f"{e.dtype} weights"] if e.dtype != "auto" else []
     parts += [f"{e.kv_dtype} cache"] if e.kv_dtype != "auto" else []

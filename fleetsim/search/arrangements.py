@@ -12,8 +12,8 @@
 
 Colocated engines keep their whole KV cache: the trainer's states are offloaded while they generate, which is what
 fleet.switch_s pays for, twice a step. Their weights never cross a network: sync.publish_s and sync.pause_s are left
-out, or what CUDA IPC takes where a transport gives the times; sync.trainer_block_s (resharding) stays. A second make of
-GPUs serves beside a split alone.
+out, or what CUDA IPC takes where a transport gives the times; sync.trainer_block_s (resharding) stays. Other pools
+serve beside a split alone.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ def _in_turn(scenario: Scenario, gpus: int, trained: Changes | None) -> dict[str
         **fleet_of(scenario, gpus // scenario.engine.gpus),
         "fleet.placement": "colocated",
         "fleet.spot.share": 0.0,  # a trainer needs all of its GPUs
-        "fleet.second": None,  # of one make
+        "fleet.pools": {},  # of one make
         **_in_place(scenario),
         **_published_each_step(scenario),
         "trainer.minibatches": 1,

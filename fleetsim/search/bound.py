@@ -51,7 +51,7 @@ from fleetsim.job.nameplate import context_in_flight, mean_prompt_tokens, sample
 from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of
-from fleetsim.sim.second_pool import as_first
+from fleetsim.sim.pools import as_first
 from fleetsim.workload.groups import GroupSource
 from fleetsim.workload.lengths import mean_length
 from fleetsim.workload.streams import seed_sequence
@@ -195,9 +195,9 @@ class Bounds:
         counted = lengths.end - lengths.first
         often = float(np.min(counted // k / counted))
         fleet = scenario.fleet
-        if fleet.placement == "colocated_lending" or fleet.second or scenario.engine.disaggregation is not None:
+        if fleet.placement == "colocated_lending" or fleet.pools or scenario.engine.disaggregation is not None:
             # what generates there is not the instances of one make alone
-            alone = fleet.second and not _chosen(scenario) and not _selects(scenario)
+            alone = fleet.pools and not _chosen(scenario) and not _selects(scenario)
             full = {"rollout": _LEFT * self._full_s(scenario, lengths, pools.instances)} if alone else {}
             return found | {"trainer": training} | full
         pace = self._pace(scenario)
@@ -247,13 +247,13 @@ class Bounds:
         return np.maximum(0.0, found)
 
     def _full_s(self, scenario: Scenario, lengths: DecodeLengths, instances: Floats) -> Floats:
-        """Seconds of a step's tokens where all instances, of both makes, are full all the time."""
-        tokens, own = scenario.trainer.batch_samples * lengths.mean, self._pace(scenario)
-        if scenario.fleet.second is None:
+        """Seconds of a step's tokens where all instances, of all makes, are full all the time."""
+        tokens, own, pools = scenario.trainer.batch_samples * lengths.mean, self._pace(scenario), scenario.fleet.pools
+        if not pools:
             return _rate_s(tokens / instances, own, own.most)
-        second = self._pace(as_first(scenario))
-        tok_s = [float(pace.most / pace.of(pace.most)) for pace in (own, second)]
-        return tokens / (instances * tok_s[0] + scenario.fleet.seconds * tok_s[1])
+        paces = {name: self._pace(as_first(scenario, name)) for name in pools}
+        others = sum(pools[name].instances * _full_tok_s(pace) for name, pace in paces.items())
+        return tokens / (instances * _full_tok_s(own) + others)
 
     def _pace(self, scenario: Scenario) -> TokenPace:
         key = scenario.engine, scenario.workload, scenario.fleet.speed_factors, scenario.fleet.group_placement
@@ -351,6 +351,11 @@ def batches_out(scenario: Scenario) -> float:
     sizes = sizes_of(scenario)
     unit = sizes.steps_per_version if law.ahead.unit == "versions" else sizes.round / sizes.step
     return (law.ahead.most(a) + law.ahead.and_current) * unit + a.extra_groups / sizes.step
+
+
+def _full_tok_s(pace: TokenPace) -> float:
+    """Tokens per second of an instance that is full."""
+    return float(pace.most / pace.of(pace.most))
 
 
 def _rate_s(work: Floats, pace: TokenPace, concurrency: Floats | float) -> Floats:

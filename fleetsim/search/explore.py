@@ -339,5 +339,5 @@ def _cadence(candidate: Candidate) -> tuple[object, ...]:
 
 
 def _place(candidate: Candidate) -> tuple[float, float]:
-    instances = candidate.share.instances + candidate.engines.second_as_first
+    instances = candidate.share.instances + candidate.engines.pools_as_first
     return math.log(instances), math.log(candidate.share.trainer_gpus)

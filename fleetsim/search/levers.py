@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from itertools import product
 from typing import Any
 
 from msgspec import Struct
@@ -18,7 +21,6 @@ from fleetsim.config.judges import JUDGES, judges_of
 from fleetsim.config.law_numbers import budget_steps, law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, has_spot
-from fleetsim.config.tree import is_given
 from fleetsim.config.workload import ConstantTokens, Gamma, LengthSpec, Lognormal
 from fleetsim.errors import InputError
 from fleetsim.frameworks.equal_parts import divides
@@ -26,12 +28,13 @@ from fleetsim.job.assumptions import is_estimated
 from fleetsim.job.derived_values import SECONDS, TP, instance_gpus, with_derived
 from fleetsim.job.lengths import law_from_flags, share_above
 from fleetsim.job.nameplate import context_in_flight, samples_in_flight
-from fleetsim.job.words import CALLED
+from fleetsim.job.words import StationLimit
 from fleetsim.policies.admission import BATCHES_AHEAD
 from fleetsim.policies.law import EachStep, Looser, written
 from fleetsim.policies.samples import IN_FLIGHT
 from fleetsim.records import replace
 from fleetsim.search.change import Typed
+from fleetsim.search.makes import count_path, open_pools
 from fleetsim.trainer.estimate import estimate_on
 
 ONE_MORE, CAP, NO_CAP, LOWER_CAP, HELD, HOST, WORKERS, LARGER_TRAINER, SMALLER_TRAINER, STALENESS, CADENCE, LENGTH = (
@@ -56,8 +59,8 @@ _SHARES: Mapping[str, tuple[float, str]] = {
     HALF_SPOT: (0.5, "half of the instances on spot machines"),
     ALL_SPOT: (1.0, "all instances on spot machines"),
 }
-# Counts of the second pool that are tried beside another one, over those that it has, and what they are called.
-_SECOND: Mapping[str, float] = {"no_second_pool": 0.0, "half_second_pool": 0.5, "twice_second_pool": 2.0}
+# Counts of another pool that are tried beside the one that it has, over it, and what they are called.
+_COUNTS: Mapping[str, float] = {"no": 0.0, "half": 0.5, "twice": 2.0}
 _MORE_IN_FLIGHT, _FEWER_IN_FLIGHT = 1.5, 0.5
 # Beyond their mean, so that samples that are long together find room.
 _ROOM = 1.1
@@ -98,26 +101,25 @@ def levers_of(
     trainer: bool = False,
     preempted: bool = False,
     too_old: bool = False,
-    full: Collection[str] = (),
+    full: Collection[StationLimit] = (),
 ) -> tuple[Lever, ...]:
     """All levers of a scenario. grown: the same with one more instance; more: that in words.
 
     given: dotted paths that the user wrote. What else was chosen for the job stays with a lever, so its flags say it
     where they alone would let something else be chosen. None = the scenario is all there is. trainer: whether the
     trainer's GPUs may be others. preempted: whether instances hold more samples than their KV cache. too_old: whether
-    samples are dropped as too old. full: stations whose workers are always in use.
+    samples are dropped as too old. full: limits of stations that are reached.
     """
     found = [Lever(ONE_MORE, more, Typed({"fleet.instances": grown.fleet.instances}), grown)]
-    counted = given is not None and not is_given("fleet.second.instances", given)  # both makes were
-    for lever in (_judges, _spot, *(() if counted else (_second,)), _caps, _staleness, _cadence, _resumed):
+    for lever in (_judges, _spot, partial(_pools, given=given), _caps, _staleness, _cadence, _resumed):
         found += lever(scenario)
     if too_old:
         found += _lower_cap(scenario)
     if preempted:
         found += _held(scenario)
         found += _host(scenario)
-    if full:
-        found += _workers(scenario, full)
+    if any(limit.binding == "environment" for limit in full):
+        found += _limits(scenario, full)
     if trainer and given is not None:
         found += _trainers(scenario, given)
     found += _length(scenario, given)
@@ -160,22 +162,24 @@ def _spot(scenario: Scenario) -> Iterator[Lever]:
     fleet = scenario.fleet
     for name, (share, text) in _SHARES.items() if has_spot(scenario) else ():
         changes: dict[str, Any] = {} if share == fleet.spot.share else {"fleet.spot.share": share}
-        if name == ON_DEMAND and fleet.seconds_on_spot:
-            changes["fleet.second.on_spot"] = False
+        if name == ON_DEMAND:
+            changes |= {f"fleet.pools.{pool}.on_spot": False for pool, told in fleet.pools.items() if told.on_spot}
         if changes and (name == ON_DEMAND or fleet.on_spot):
             yield _pulled(scenario, name, text, changes)
 
 
-def _second(scenario: Scenario) -> Iterator[Lever]:
-    """Other counts of the second pool, where there is one."""
-    now, unit = scenario.fleet.seconds, scenario.engine.dp
-    for name, share in _SECOND.items() if now else ():
-        n = int(share * now) // unit * unit
+def _pools(scenario: Scenario, given: Collection[str] | None) -> Iterator[Lever]:
+    """Other counts of the other pools, where they were not chosen with the first one's."""
+    chosen = () if given is None else open_pools(scenario, given)
+    kept = [name for name in scenario.fleet.pools if name not in chosen]
+    for pool, (name, share) in product(kept, _COUNTS.items()):
+        now, unit = scenario.fleet.pools[pool].instances, scenario.engine.dp
+        n, called = int(share * now) // unit * unit, f"{name}_{pool}_pool"
         if n:
-            text = f"{units.plural(n, 'instance')} in the second pool instead of {now:,}"
-            yield _pulled(scenario, name, text, {"fleet.second.instances": n})
+            text = f"{units.plural(n, 'instance')} in pool {pool} instead of {now:,}"
+            yield _pulled(scenario, called, text, {count_path(pool): n})
         elif share == 0.0:
-            yield _pulled(scenario, name, "no second pool", {"fleet.second": None})
+            yield _pulled(scenario, called, f"no pool {pool}", {f"fleet.pools.{pool}": None})
 
 
 def _caps(scenario: Scenario) -> Iterator[Lever]:
@@ -248,11 +252,11 @@ def _host(scenario: Scenario) -> Iterator[Lever]:
     yield Lever(HOST, f"{gib:,} GiB of host memory for an instance's KV cache", Typed({path: gib}), changed)
 
 
-def _workers(scenario: Scenario, full: Collection[str]) -> Iterator[Lever]:
-    """Twice the workers of the stations that have none free."""
-    now = {name: getattr(scenario.stations, name).workers for name in full}
-    text = " and ".join(f"{2 * n:,} {CALLED[name]} instead of {n:,}" for name, n in now.items())
-    yield _pulled(scenario, WORKERS, text, {f"stations.{name}.workers": 2 * n for name, n in now.items()})
+def _limits(scenario: Scenario, full: Collection[StationLimit]) -> Iterator[Lever]:
+    """Twice the limits that are reached, together: to raise one of several alone brings nothing."""
+    text = units.listed([f"{units.number(2 * x.now)} {x.of} instead of {units.number(x.now)}" for x in full])
+    with suppress(InputError):  # beyond what may be given
+        yield _pulled(scenario, WORKERS, text, {limit.path: 2 * limit.now for limit in full})
 
 
 def samples_held(scenario: Scenario) -> int:

@@ -16,7 +16,7 @@ from fleetsim.job.looks import looked
 from fleetsim.job.result import Later
 from fleetsim.job.trainer_scaling import count_words, takes_turns
 from fleetsim.job.trials import Measure, Tell, Trial, Trials, runs_of, trial_of, unit_of, with_instances
-from fleetsim.job.words import CALLED
+from fleetsim.job.words import reached_limits
 from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.records import replace
 from fleetsim.search.alternative import (
@@ -35,7 +35,6 @@ from fleetsim.search.change import Typed
 from fleetsim.search.levers import ONE_MORE, STALENESS, Lever, cuts_many, levers_of, risk_of
 from fleetsim.search.objective import Target, objective
 from fleetsim.search.rate_matching import matched
-from fleetsim.sim.stations import FULL
 
 _INSTEAD = " instead of "
 # How often a staleness budget is raised where no fleet holds the targets without it.
@@ -74,7 +73,7 @@ def alternatives_of(
         tell("trying what else would help")
     preempted = now is not None and now.mean("preemptions") > 0.01 * scenario.trainer.batch_samples
     too_old = now is not None and drops_many(scenario, now)
-    trainer, full = search and now is not None, () if now is None else full_stations(now)
+    trainer, full = search and now is not None, () if now is None else reached_limits(scenario, now.estimates)
     levers = levers_of(scenario, grown, more, given, trainer=trainer, preempted=preempted, too_old=too_old, full=full)
     beside = _Beside(scenario, levers, replications, measure)
     if now is not None and own_count:
@@ -100,12 +99,6 @@ def alternatives_of(
 def drops_many(scenario: Scenario, now: Trial) -> bool:
     """Whether many samples are dropped as too old."""
     return AGE_ACTIONS[scenario.admission.age_action].drops and now.mean("samples_lost.all") > _MANY_LOST
-
-
-def full_stations(now: Trial) -> tuple[str, ...]:
-    """Those whose workers are always in use."""
-    busy = {name: f"stations.{name}.busy_fraction" for name in CALLED}
-    return tuple(name for name, metric in busy.items() if metric in now.estimates and now.mean(metric) > FULL)
 
 
 class _Beside:

@@ -34,7 +34,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.job.trainer_scaling import takes_turns, trainer_gpus
 from fleetsim.records import replace
 from fleetsim.sim.judges import judges_usd_per_h
-from fleetsim.sim.second_pool import second_usd_per_h
+from fleetsim.sim.pools import pools_paid
 from fleetsim.sim.stations import workers_usd_per_h
 
 # --- What a fleet must hold to be recommended, and the rule by which a simulated fleet holds it.
@@ -122,7 +122,7 @@ def _price(scenario: Scenario, instances: int, prices: Prices) -> float:
     gpus, on_spot, trainer = instances * each, spot.of(instances) * each, trainer_gpus(scenario, instances)
     if takes_turns(scenario):
         trainer = max(0, trainer - gpus)
-    served = beside_usd_per_h(scenario) + second_usd_per_h(scenario)
+    served = beside_usd_per_h(scenario) + pools_paid(scenario)[1]
     rollout = (gpus - on_spot) * prices.rollout + on_spot * spot.held_share * prices.spot
     return rollout + trainer * prices.trainer + served
 
@@ -175,14 +175,14 @@ def least(
                 shortest = max(shortest, falls * min(seen[high], seen.get(low, math.inf)))
             fastest = math.pow(shortest, power)
             worth = low + bisect_left(range(low + 1, high), limit / fastest, key=price)
-            if low == 0 and (len(counts) == 1 or not seen[counts[1]] < seen[high] < math.inf):
-                worth = high - 1  # fewer have not yet been seen to be slower
 
             def may_be_best(n: int, sure: float = sure, fastest: float = fastest) -> bool:
                 return max(fastest, math.pow(sure * floor(n), power)) * price(n) < limit
 
             # What is bound by rollout becomes worth a look from some count on.
             low += bisect_left(range(low + 1, worth + 1), True, key=may_be_best)
+            if before == 0 < worth - low and (len(counts) == 1 or not seen[counts[1]] < seen[high] < math.inf):
+                worth = high - 1  # fewer have not yet been seen to be slower
             near = here in (before, high)
             bend = any(low < n <= worth for n in bends)
             if worth > low and (bend or worth + 1 > low * (fine if near else _COARSE)):

@@ -28,7 +28,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.job import nameplate
 from fleetsim.job.trainer_scaling import takes_turns
 from fleetsim.search.runnable_counts import smallest
-from fleetsim.sim.second_pool import counted_as_first
+from fleetsim.sim.pools import counted_as_first
 
 BACKLOG_WINDOW_S = 600.0
 # Far above any fleet; beyond it the plan is refused rather than searched.

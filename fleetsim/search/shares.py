@@ -29,7 +29,7 @@ from fleetsim.records import replace
 from fleetsim.search.arrangements import Kind, Share, colocated_async, colocated_sync, split
 from fleetsim.search.bound import SECONDS
 from fleetsim.search.staleness import StalenessBudget, steps_ahead
-from fleetsim.sim.second_pool import counted_as_first, second_gpus, second_usd_per_h
+from fleetsim.sim.pools import counted_as_first, pools_gpus, pools_paid
 
 # Where there are no more counts than this, all are tried; else each is this much larger than the one before.
 _ALL, _STRIDE = 16, 1.6
@@ -89,12 +89,12 @@ class Value(Struct, frozen=True, eq=False):
 @dataclass(frozen=True, eq=False)
 class Engines:
     """One kind of engine for a job. scenario: with it. value: the choices that made it. given: paths that are said,
-    those choices among them. counts_second: whether the count of a second make is chosen, too."""
+    those choices among them. counts_pools: whether counts of other pools are chosen, too."""
 
     scenario: Scenario
     value: Value
     given: frozenset[str]
-    counts_second: bool = False
+    counts_pools: bool = False
     _trainers: dict[tuple[bool, int], dict[str, Any] | None] = field(default_factory=dict, repr=False)
     _trainers_s: dict[tuple[bool, int], tuple[float, float]] = field(default_factory=dict, repr=False)
     _bases: dict[Hashable, Scenario] = field(default_factory=dict, repr=False)
@@ -111,18 +111,18 @@ class Engines:
         return prices_of(self.scenario)
 
     @cached_property
-    def second_usd_per_h(self) -> float:
-        """What the second make costs in an hour; it serves beside a split alone."""
-        return second_usd_per_h(self.scenario)
+    def pools_usd_per_h(self) -> float:
+        """What other pools cost in an hour; they serve beside a split alone."""
+        return pools_paid(self.scenario)[1]
 
     @cached_property
-    def second_gpus(self) -> int:
-        """GPUs of the second make that count towards a budget: where their number is chosen."""
-        return second_gpus(self.scenario) if self.counts_second else 0
+    def pools_gpus(self) -> int:
+        """GPUs of other pools that count towards a budget: where their number is chosen."""
+        return pools_gpus(self.scenario) if self.counts_pools else 0
 
     @cached_property
-    def second_as_first(self) -> float:
-        """The second make, in instances of the first."""
+    def pools_as_first(self) -> float:
+        """Other pools, in instances of the first."""
         return counted_as_first(self.scenario)
 
     @cached_property
@@ -141,7 +141,7 @@ class Engines:
         ranks = unit_of(self.scenario)
         fixed = is_given("fleet.placement", self.given) and self.scenario.fleet.placement
         found: list[Share] = []
-        if fixed in (False, "colocated") and not self.second_gpus:  # which a share of one make leaves out
+        if fixed in (False, "colocated") and not self.pools_gpus:  # which a share of one make leaves out
             kind: Kind = "colocated_sync" if on_policy else "colocated_async"
             both = [n for n in trainer_counts(room.beside(0), math.lcm(server, self.each)) if n % self.each == 0]
             found += [Share(kind, n // self.each * ranks, n, n) for n in both]
@@ -175,7 +175,7 @@ class Engines:
         if share.kind == "split":
             on_spot = spot.of(share.instances) * self.scenario.engine.gpus
             rollout += on_spot * (spot.held_share * found.spot - found.rollout)
-            apart = share.trainer_gpus * found.trainer + self.second_usd_per_h
+            apart = share.trainer_gpus * found.trainer + self.pools_usd_per_h
         return (rollout + apart) / 3600.0
 
     def trainer(self, share: Share) -> dict[str, Any] | None:

@@ -38,6 +38,8 @@ EQUAL = 0.9
 _LOOKS = 8
 
 
+# What only waits for a station or a judge that sets the pace.
+_AHEAD = {"staleness_window", "in_flight_cap", "rollout", "longest_response"}
 # What is read of the samples. The rest of a run is small, or not needed.
 _READ = ("sent_s", "finish_s", "status", "target", "prompt", "group")
 # A run of more samples is answered at once: many of them would fill the memory, and beside them the answer takes no
@@ -131,11 +133,11 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     if scoring > 0:
         saved["environment"] = LESS * scoring
     if judging > float(making.mean()) and judges_full(records, window):
-        saved |= dict.fromkeys(saved.keys() & {"staleness_window", "in_flight_cap"}, 0.0)
+        saved |= dict.fromkeys(saved.keys() & _AHEAD, 0.0)
         saved["judge"] = LESS * float(window.steps["wait_s"].sum())
     if stations_full(records, window):
         # It sets the pace: a fifth more of it serves a fifth more, and whatever else is ahead only waits for it.
-        saved |= dict.fromkeys(saved.keys() & {"staleness_window", "in_flight_cap"}, 0.0)
+        saved |= dict.fromkeys(saved.keys() & _AHEAD, 0.0)
         saved["environment"] = LESS * float(window.steps["wait_s"].sum())
     return saved
 

@@ -22,8 +22,8 @@ from fleetsim.engine.step_time import StepTime
 from fleetsim.sim.draws import Draws
 from fleetsim.sim.fleet_settings import caps, credit_rules, lent_instances, most_instances, slowness, steering
 from fleetsim.sim.judges import open_judges
+from fleetsim.sim.pools import pools_of
 from fleetsim.sim.records import ACTIVITY
-from fleetsim.sim.second_pool import second_pool
 from fleetsim.sim.stations import open_stations, station_rows, stations_of
 from fleetsim.sim.work import check_tables
 
@@ -99,8 +99,8 @@ class Fleet:
         self.law, self.sizes = law_of(scenario), sizes_of(scenario)  # asked whenever something changes
         self.own = most_instances(scenario)
         self.lent = lent_instances(scenario)
-        others = second_pool(scenario)
-        check_tables(scenario, limits, self.own + self.lent + fleet.seconds)
+        others = pools_of(scenario)
+        check_tables(scenario, limits, self.own + self.lent + fleet.pooled)
         # a constant-rate engine is the runbook's: prompts are free and no cache is kept
         caching = scenario.engine.prefix_caching and scenario.engine.kind != "constant"
         self.world = World(
@@ -238,7 +238,7 @@ class Fleet:
 
     @property
     def lasting(self) -> list[int]:
-        """Instances that no lending and no trainer takes away: the fleet's own, and those of the second pool."""
+        """Instances that no lending and no trainer takes away: the fleet's own, and those of the other pools."""
         return [*range(self.own), *range(self.own + self.lent, self.world.n_instances)]
 
     def kv_use(self, which: int) -> float:

@@ -9,7 +9,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.first_rows import UNLIMITED
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.policies.law import EachStep
-from fleetsim.sim.second_pool import second_pool
+from fleetsim.sim.pools import pools_of
 
 
 def most_instances(scenario: Scenario) -> int:
@@ -27,9 +27,9 @@ def lent_instances(scenario: Scenario) -> int:
 
 def paces(scenario: Scenario) -> list[float]:
     """Iteration time multiplier of every instance that a run ever has, against one of the first pool: in the order of
-    the kernel's rows, those on lent GPUs and of the second pool last."""
+    the kernel's rows, those on lent GPUs and of the other pools last."""
     own = slowness(scenario, most_instances(scenario)) + [1.0] * lent_instances(scenario)
-    return own + [1.0 / pool.weight for pool in second_pool(scenario) for _ in range(pool.instances)]
+    return own + [1.0 / pool.weight for pool in pools_of(scenario) for _ in range(pool.instances)]
 
 
 def slowness(scenario: Scenario, instances: int) -> list[float]:
@@ -52,7 +52,7 @@ def caps(scenario: Scenario, limits: EngineLimits) -> dict[str, int]:
         return {"cap": most or UNLIMITED, "cap_instance": each or own}
     held = fleet.max_in_flight_samples_per_instance is None
     return {
-        "cap_groups": most_groups(scenario, fleet.instances + fleet.seconds),
+        "cap_groups": most_groups(scenario, fleet.instances + fleet.pooled),
         "cap_instance": own if held else UNLIMITED,
     }
 

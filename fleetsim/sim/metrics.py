@@ -18,8 +18,8 @@ from fleetsim.sim.binding import binding_of
 from fleetsim.sim.fleet_settings import lent_instances, paces
 from fleetsim.sim.judges import judge_metrics, judged_here, judges_gpus
 from fleetsim.sim.load import mix_of
+from fleetsim.sim.pools import mean_kv_blocks
 from fleetsim.sim.records import NOT_TRAINING, Records
-from fleetsim.sim.second_pool import mean_kv_blocks, second_gpus, second_price
 from fleetsim.sim.spot import spot_metrics
 from fleetsim.sim.stations import station_metrics, station_usd
 from fleetsim.sim.window import StepWindow, window_of
@@ -98,7 +98,7 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         "iterations_per_day": n / span * DAY_S,
         "instance_tok_s": window.total("generated_tokens") / (busy + paused + idle) if instance_s > down else 0.0,
         "goodput": trained / (sum(gpu_s.values()) + span * judges_gpus(records.scenario)),
-        "cost_per_step": (cost_usd(records, gpu_s) + station_usd(records, window)) / n
+        "cost_per_step": (cost_usd(records, window, gpu_s) + station_usd(records, window)) / n
         + sum(judge["usd"] for judge in judges.values()),
         "preemptions": window.total("preemptions") / n,
         "kv_use": window.total("block_s") / (busy * mean_kv_blocks(records)) if busy > 0 else 0.0,
@@ -172,30 +172,29 @@ def _lent(records: Records, window: StepWindow) -> float:
 
 def gpu_seconds(records: Records, window: StepWindow) -> dict[str, float]:
     """GPU-seconds paid for in the window: rollout = instance-seconds x TP, those on spot machines apart (spot), and
-    those of the second pool (second), trainer = its GPUs x window, evaluation = instances of its own x TP x window.
+    those of the other pools (pools), trainer = its GPUs x window, evaluation = instances of its own x TP x window.
 
     Colocated pools are the same GPUs: they are counted once, as rollout, and the trainer adds what it has more. GPUs
     that the trainer lends are its own.
     """
     scenario, fleet = records.scenario, records.scenario.fleet
     instance_s = sum(window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
-    second_s = window.total("second_spot_s") if fleet.seconds_on_spot else fleet.seconds * window.span_s
-    rollout = (instance_s - window.total("lent_s") - second_s) * scenario.engine.gpus
+    rollout = (instance_s - window.total("lent_s") - window.total("pools_s")) * scenario.engine.gpus
     trainer = scenario.trainer.gpus * window.span_s
     if fleet.placement == "colocated":
         trainer = max(0.0, trainer - rollout)
     evaluation = scenario.evaluation.own_instances * scenario.engine.gpus * window.span_s
     spot = window.total("spot_s") * scenario.engine.gpus
-    second = second_gpus(scenario) / max(1, fleet.seconds) * second_s
-    return {"rollout": rollout - spot, "spot": spot, "second": second, "trainer": trainer, "evaluation": evaluation}
+    pools = window.total("pools_gpu_s")
+    return {"rollout": rollout - spot, "spot": spot, "pools": pools, "trainer": trainer, "evaluation": evaluation}
 
 
-def cost_usd(records: Records, gpu_s: dict[str, float]) -> float:
-    """US dollars for so many GPU-seconds of each pool; instances that only evaluate cost what rollout costs."""
+def cost_usd(records: Records, window: StepWindow, gpu_s: dict[str, float]) -> float:
+    """US dollars for so many GPU-seconds of the window; instances that only evaluate cost what rollout costs."""
     prices = prices_of(records.scenario)
     rollout = gpu_s["rollout"] + gpu_s["evaluation"]
     own = rollout * prices.rollout + gpu_s["spot"] * prices.spot + gpu_s["trainer"] * prices.trainer
-    return (own + gpu_s["second"] * second_price(records.scenario)) / 3600.0
+    return own / 3600.0 + window.total("pools_usd")
 
 
 def _of_samples(records: Records, column: str, groups: NDArray[np.bool_]) -> NDArray[Any]:

@@ -48,7 +48,9 @@ STEP = np.dtype(
         ("down_s", "f8"),
         ("lent_s", "f8"),  # of them, on the trainer's GPUs
         ("spot_s", "f8"),  # of them, on spot machines
-        ("second_spot_s", "f8"),  # likewise, of the second pool
+        ("pools_s", "f8"),  # paid for in the other pools: instance-seconds,
+        ("pools_gpu_s", "f8"),  # GPU-seconds,
+        ("pools_usd", "f8"),  # US dollars
         ("block_s", "f8"),  # KV blocks in use, integrated over busy time
         ("generated_tokens", "i8"),
         ("evaluation_tokens", "i8"),  # of them, of evaluations that are over

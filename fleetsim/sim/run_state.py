@@ -18,6 +18,7 @@ from fleetsim.sim.admission import give_back, top_up
 from fleetsim.sim.buffer import Ids
 from fleetsim.sim.deadlock import stuck_error, wasting_error
 from fleetsim.sim.fleet import NO_BATCH, Fleet
+from fleetsim.sim.pools import gpus_each, pool_price
 from fleetsim.sim.scrape import Scraper
 from fleetsim.sim.stop import Watch
 from fleetsim.workload.groups import GroupSource
@@ -38,7 +39,8 @@ class RunState:
     fleet is not stuck. slowdown: the trainer's. newer: an event for the next version that rolling instances may
     load; loadable: the newest such version; offered: (step, time made, time loadable) of versions that not all of
     them have. pulls, samples: of the trainer since the last publication. deferred: groups put off to a long round.
-    lent_s: instance-seconds on the trainer's GPUs. lost: instances that failed for good. reclaimed: instances without
+    lent_s: instance-seconds on the trainer's GPUs. bills: of each other pool, GPUs of an instance, US dollars of a
+    GPU-hour. lost: instances that failed for good. reclaimed: instances without
     their spot machine -> an event that another one is found. losses: a step, and instances lost in it. scraper: who
     reads the fleet at even times, if anyone. watch: who is told of each step, and may end the run there. drain: when
     the last drain for a global sync began and ended. written_s: when the last checkpoint is written. evaluation: the
@@ -53,6 +55,7 @@ class RunState:
     env: simpy.Environment = field(default_factory=simpy.Environment)
     progress: Progress = field(default_factory=Progress)
     times: SyncTimes = field(init=False)
+    bills: tuple[tuple[int, float], ...] = field(init=False)
     wanted: int = 0
     batch: simpy.Event | None = None
     patience: int = 0
@@ -90,12 +93,13 @@ class RunState:
     evaluations: list[tuple[Any, ...]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.times = sync_times(self.scenario)
+        self.times, pools = sync_times(self.scenario), self.scenario.fleet.pools
+        self.bills = tuple((gpus_each(self.scenario, name), pool_price(self.scenario, name)) for name in pools)
         if self.scenario.evaluation.on_fleet:
             self.progress.window_start = self.fleet.started()  # the row that evaluations share is no group of a window
 
     def has(self, i: int) -> bool:
-        """Whether instance i is one that the fleet should have now: those of the second pool always are."""
+        """Whether instance i is one that the fleet should have now: those of the other pools always are."""
         return i < self.size or i >= self.fleet.own
 
     @property

@@ -47,29 +47,41 @@ def spot_processes(job: RunState) -> Iterator[Process]:
         yield from (_reclaims(job, rows, i) for i in rows)
 
 
-def spot_rows(scenario: Scenario) -> tuple[range, range]:
-    """The instances on spot machines, of both pools; those that a resize adds are all on spot machines, if any is."""
-    fleet, own = scenario.fleet, most_instances(scenario)
-    first = range(fleet.instances - fleet.on_spot, own) if fleet.on_spot else range(0)
-    return first, range(own, own + fleet.seconds_on_spot)
+def _rows(scenario: Scenario) -> Iterator[range]:
+    """The instances of each pool that may be on spot machines: those of the first that are, with all that a resize
+    adds, if any is; and all of each other pool."""
+    fleet, begin = scenario.fleet, most_instances(scenario)
+    yield range(fleet.instances - fleet.on_spot, begin) if fleet.on_spot else range(0)
+    for pool in fleet.pools.values():
+        yield range(begin, begin + pool.instances)
+        begin += pool.instances
 
 
 def _all_rows(scenario: Scenario) -> list[int]:
-    return [i for rows in spot_rows(scenario) for i in rows]
+    first, *others = _rows(scenario)
+    pools = zip(others, scenario.fleet.pools.values(), strict=True)
+    return [*first, *(i for rows, pool in pools if pool.on_spot for i in rows)]
 
 
-def spot_seconds(job: RunState) -> tuple[float, float]:
-    """Instance-seconds paid for on spot machines since the start of the run, of both pools."""
-    if not job.scenario.fleet.all_on_spot:  # asked for at every step of every run, and most have none
-        return 0.0, 0.0
-    first, second = (_paid_s(job, slice(rows.start, rows.stop)) if rows else 0.0 for rows in spot_rows(job.scenario))
-    return first, second
+def paid_seconds(job: RunState) -> tuple[float, float, float, float]:
+    """Paid for since the start of the run: instance-seconds of the first pool on spot machines; instance-seconds,
+    GPU-seconds and US dollars of the other pools."""
+    fleet = job.scenario.fleet
+    if not fleet.pools and not fleet.on_spot:  # asked for at every step of every run, and most have none
+        return 0.0, 0.0, 0.0, 0.0
+    first, *others = _rows(job.scenario)
+    instance_s = gpu_s = usd = 0.0
+    for rows, pool, (gpus, price) in zip(others, fleet.pools.values(), job.bills, strict=True):
+        held_s = _paid_s(job, rows) if pool.on_spot else pool.instances * job.now
+        instance_s, gpu_s = instance_s + held_s, gpu_s + held_s * gpus
+        usd += held_s * gpus * price / _HOUR_S
+    return _paid_s(job, first), instance_s, gpu_s, usd
 
 
-def _paid_s(job: RunState, rows: slice) -> float:
-    world = job.fleet.world
-    since = np.where(world.instances["account"][rows] == ACC_OFF, 0.0, job.now - world.instances["since"][rows])
-    paid = np.delete(world.accounts[rows], ACC_OFF, axis=1)
+def _paid_s(job: RunState, rows: range) -> float:
+    world, of = job.fleet.world, slice(rows.start, rows.stop)
+    since = np.where(world.instances["account"][of] == ACC_OFF, 0.0, job.now - world.instances["since"][of])
+    paid = np.delete(world.accounts[of], ACC_OFF, axis=1)
     return float(paid.sum() + since.sum())
 
 

@@ -24,7 +24,7 @@ _POLICIES = {"dropped": t.DROPPED, "truncated": t.TRUNCATED, "retried": t.RETRIE
 _PLAIN = StationConfig()
 HOUR_S = 3600.0
 # A station is full for more than this share of the time or of its rate: calls wait for most of it.
-FULL = 0.98
+FULL = 0.95
 
 
 def stations_of(scenario: Scenario) -> dict[str, StationConfig]:

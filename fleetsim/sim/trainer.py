@@ -19,7 +19,7 @@ from fleetsim.sim.failures import give_back_closed, lose, resize
 from fleetsim.sim.periodic import checkpoint, evaluate
 from fleetsim.sim.records import SWITCH, TRAIN, WAIT
 from fleetsim.sim.run_state import Process, RunState
-from fleetsim.sim.spot import spot_seconds
+from fleetsim.sim.spot import paid_seconds
 from fleetsim.sim.stations import counts_now
 from fleetsim.sim.sync import hand_over
 from fleetsim.sim.waiting import wait_for_groups
@@ -222,7 +222,7 @@ def totals(job: RunState) -> tuple[float, ...]:
         get("up"),
         *(get("busy_s"), get("paused_s"), get("idle_s"), get("down_s")),
         job.lent_s,
-        *spot_seconds(job),
+        *paid_seconds(job),
         float(_sum(fleet.world.instances["block_s"])),
         *(get("generated"), job.evaluated_tokens, get("prefilled"), get("hit_tokens"), get("host_tokens")),
         fleet.prefill_busy_s(),

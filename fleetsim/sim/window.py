@@ -103,4 +103,4 @@ def pipeline_steps(scenario: Scenario) -> float:
     limits, w = engine_of(scenario)[1], scenario.workload
     held = limits.held_tokens(mean_length(w.prompt_tokens, at_least=1.0) + mean_length(response_law(w), at_least=1.0))
     each = min(each, limits.max_num_seqs, max(1.0, limits.kv_tokens // held))
-    return max(depth, min(flight, (fleet.instances + fleet.seconds) * each) / scenario.trainer.batch_samples)
+    return max(depth, min(flight, (fleet.instances + fleet.pooled) * each) / scenario.trainer.batch_samples)

@@ -112,12 +112,12 @@ class SizeResult(Recommendation):
 
     @property
     def _beside(self) -> dict[str, Any]:
-        """What was counted beside the instances, by path: workers of stations that the job limits, a second make."""
-        from fleetsim.search.two_makes import count_of, is_open
+        """What was counted beside the instances, by path: workers of stations that the job limits, other pools."""
+        from fleetsim.search.makes import counts_of, open_pools
         from fleetsim.search.workers import path_of
 
         found = {path_of(crew.station): crew.workers for crew in self.plan.crews if crew.given is not None}
-        return found | (count_of(self.plan.scenario) if is_open(self.asked.scenario, self.asked.given) else {})
+        return found | counts_of(self.plan.scenario, open_pools(self.asked.scenario, self.asked.given))
 
     @property
     def _answer(self) -> Sizing:

@@ -260,7 +260,7 @@ def way_warnings(
 _CHOSEN = (
     "targets.",
     "fleet.instances",
-    "fleet.second.instances",
+    "fleet.pools.",
     "fleet.placement",
     "fleet.switch_s",
     "trainer.gpus",

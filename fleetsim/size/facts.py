@@ -192,7 +192,8 @@ def size_document(result: Sizing, advice: Sequence[Mapping[str, Any]]) -> dict[s
         **head("size", result.scenario),
         "recommendation": {
             "instances": result.instances,
-            "second_instances": result.scenario.fleet.seconds,
+            "second_instances": result.scenario.fleet.pooled,
+            "pools": {name: pool.instances for name, pool in result.scenario.fleet.pools.items()},
             "queue_cap_samples": result.queue_cap.samples,
             "queue_cap_steps": result.queue_cap.steps,
             "stations": {crew.station: crew.told() for crew in result.crews},

@@ -38,12 +38,12 @@ from fleetsim.search.alternative import Alternatives, Anew
 from fleetsim.search.best import Best, best_of
 from fleetsim.search.doubt import JointDoubt
 from fleetsim.search.levers import ONE_MORE
+from fleetsim.search.makes import with_counted_pools
 from fleetsim.search.moves import alternatives_of
 from fleetsim.search.objective import Target, targets_of
 from fleetsim.search.rate_matching import RateMatching, matched
 from fleetsim.search.reasons import Reasons, as_run
 from fleetsim.search.runnable_counts import look_at_next, may_stop
-from fleetsim.search.two_makes import is_open, with_both_counts
 from fleetsim.search.workers import Crew, Crewing
 from fleetsim.size.assumptions import fleet_assumptions, fleet_warnings, implausible, stuck_warnings
 from fleetsim.size.explain import bound_by, explanation
@@ -139,8 +139,7 @@ def decided(scenario: Scenario, given: Collection[str], measure: Measure, tell: 
         job = with_all_gpus(anchored(job, frozenset(given)))
     targets = targets_of(job)
     measure = remembered(measure)
-    if is_open(job, given):
-        job = with_both_counts(job, targets, measure, tell)
+    job = with_counted_pools(job, given, targets, measure, tell)
     rate, guess = matched(job)
     crewing = Crewing(job, measure, tell)
     job, near = crewing.job(guess, targets)
@@ -159,8 +158,8 @@ def size(
     measure: Measure = simulated,
     tell: Tell | None = None,
 ) -> Sizing:
-    """Sizes the rollout fleet of a scenario; its own `fleet.instances` is ignored, and so is the count of a second make
-    that is not among what was given.
+    """Sizes the rollout fleet of a scenario; its own `fleet.instances` is ignored, and so is the count of another
+    pool that is not among what was given.
 
     given: dotted paths that the user wrote, the rest is reported as assumed; targets among them are binding wishes.
     notes: warnings of the caller, put before those of the plan. confidence: the share of cases that the count is to be

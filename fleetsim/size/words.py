@@ -63,9 +63,9 @@ def _fleet(result: Sizing) -> str:
     """ "13 rollout instances for 8 trainer GPUs"; "48 GPUs (24 instances of TP 2), trainer and rollout take turns"."""
     n, s = result.instances, result.scenario
     if not takes_turns(s):
-        trainer, second = units.plural(s.trainer.gpus, "trainer GPU"), s.fleet.second
-        beside = "" if second is None else f" and {second.instances:,} of a second make ({second.gpu or s.engine.gpu})"
-        return f"{units.plural(n, 'rollout instance')}{_likely(result)}{beside} for {trainer}"
+        makes = [f"{pool.instances:,} of {name} ({pool.gpu or s.engine.gpu})" for name, pool in s.fleet.pools.items()]
+        fleet = units.listed([f"{units.plural(n, 'rollout instance')}{_likely(result)}", *makes])
+        return f"{fleet} for {units.plural(s.trainer.gpus, 'trainer GPU')}"
     each = f"TP {s.engine.tp}" if s.engine.gpus == s.engine.tp else units.plural(s.engine.gpus, "GPU")
     of = f"{units.plural(n, 'instance')} of {each}"
     inside = "; ".join(filter(None, (of, _likely(result).strip(" ,()"))))

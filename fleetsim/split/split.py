@@ -29,11 +29,11 @@ from fleetsim.records import replace
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.arrangements import Arrangement, Rules, divided, gpus_per_engine, split_counts
 from fleetsim.search.explore import Search
+from fleetsim.search.makes import check_pools_are_counted
 from fleetsim.search.moves import alternatives_of
 from fleetsim.search.permissions import Allowed
 from fleetsim.search.plan_crews import PlanCrews
 from fleetsim.search.reasons import Reasons, as_run
-from fleetsim.search.two_makes import check_second_is_counted
 from fleetsim.size.assumptions import age_warnings, implausible, way_assumptions, way_warnings
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.split.spread import WaySpread, spread_of
@@ -95,7 +95,7 @@ def split(
     Raises InputError for GPUs that cannot be split, StuckError when no way runs, and Interrupted on Ctrl-C: with the
     job and the outcomes so far, ranked, None before the first.
     """
-    check_second_is_counted(scenario, given)
+    check_pools_are_counted(scenario, given)
     job, asked, measure = divided(scenario, frozenset(given)), rules, remembered(measure)
     rules, oldest = _whole(rules, job), allowed.oldest(promised_steps(job, given))
     counts = split_counts(job, gpus, rules)
@@ -161,7 +161,7 @@ def split(
 
 def best_way(scenario: Scenario, gpus: int, given: Collection[str], measure: Measure) -> Outcome:
     """The way with the shortest step that the recipe permits, without anything beside it. Raises as `split` does."""
-    check_second_is_counted(scenario, given)
+    check_pools_are_counted(scenario, given)
     job = divided(scenario, frozenset(given))
     counts, oldest = split_counts(job, gpus, _whole(_ANY_TRAINER, job)), promised_steps(job, given)
     measure = remembered(measure)

@@ -45,6 +45,12 @@ def test_it_minimises_step_time_times_cost(work: float, floor: float, trainer: i
     assert len(asked) <= 30
 
 
+@pytest.mark.parametrize("start", [1, 2, 3, 9])
+def test_the_first_count_is_found_where_no_more_than_it_may_be_better(start: int) -> None:
+    """Steps all alike beside GPUs that cost 6: one instance costs 7, and 7.5 is what somebody else has found."""
+    assert least(lambda n: 1.0, lambda n: 6.0 + n, start, 300, beat=7.5) == 1
+
+
 def _asked_and_told(start: int, work: float) -> tuple[list[int], list[tuple[int, int | None]], int]:
     """The counts that were asked for, how many of them before each that was told as likely, and the answer."""
     asked: list[int] = []

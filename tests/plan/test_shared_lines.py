@@ -109,6 +109,11 @@ def test_a_preset_that_drops_many_of_its_samples_says_so() -> None:
 
 
 AGENTS = {"trainer.batch_samples": 64, "workload.turns.count": 4, "workload.turns.tool_latency_s": 2.0}
+RETRIED: dict[str, Any] = {
+    "engine.kind": "constant", "engine.instance_tok_s": 1500.0, "trainer.batch_samples": 128, "trainer.fixed_s": 8.0,
+    "workload.turns.count": 4, "workload.turns.tool_latency_s": 6.0, "stations.tools.calls_per_s": 4.0,
+    "stations.tools.failure_share": 0.05, "stations.tools.lost": "retried",
+}  # fmt: skip
 SLOW_API = {"tok_s": 40, "requests_per_s": 1}
 
 
@@ -121,6 +126,20 @@ SLOW_API = {"tok_s": 40, "requests_per_s": 1}
             "tools and rewards: the rate limit of tools, 1 call per second",
         ),
         ({**AGENTS, "stations.tools.workers": 2}, "tools and rewards: all 2 sandboxes are in use"),
+        (
+            {**AGENTS, "stations.tools.calls_per_s": 1.0, "stations.tools.workers": 2},
+            "tools and rewards: the rate limit of tools, 1 call per second; beside it all 2 sandboxes are in use",
+        ),
+        # calls begin at 97.7 % of the rate, as a window stops them now and then: twice the rate takes 59 s for 109
+        (
+            {**RETRIED, "workload.output_tokens": 200, "admission.max_staleness": 1, "fleet.instances": 1},
+            "tools and rewards: the rate limit of tools, 4 calls per second",
+        ),
+        # eight sandboxes are taken by calls that wait for their turn, but two would do
+        (
+            {**AGENTS, "stations.tools.calls_per_s": 1.0, "stations.tools.workers": 8},
+            "tools and rewards: the rate limit of tools, 1 call per second",
+        ),
         (
             {"trainer.batch_samples": 64, "workload.reward.latency_s": 1.0, "stations.reward.calls_per_s": 0.5},
             "tools and rewards: the rate limit of rewards, 0.5 calls per second",
@@ -145,3 +164,28 @@ def test_the_limit_of_a_station_that_is_reached_stands_beside_what_binds(changes
     found = fs.load(None, {"fleet.instances": 4, "run.steps": 30, "run.replications": 2, **changes}).simulate()
     (line,) = (str(fact["said"]) for fact in json.loads(found.to_json())["facts"] if fact["name"] == "binds")
     assert line == told
+
+
+def test_limits_that_bind_together_are_raised_together() -> None:
+    """Calls of 4 s at 6 a second keep 24 sandboxes at work: a rate or sandboxes alone are worth nothing."""
+    own = {"engine.kind": "constant", "engine.instance_tok_s": 4000.0, "workload.turns.count": 4, "run.replications": 2}
+    tools = {"calls_per_s": 6.0, "workers": 24}
+    job = fs.load(
+        None,
+        {**own, "workload.turns.tool_latency_s": 4.0, **{f"stations.tools.{name}": n for name, n in tools.items()}},
+        batch=64,
+        len=300,
+        trainer_step_s=5,
+        max_staleness=1,
+    )
+    found = job.size()
+    change = found.plan.change
+    assert change is not None
+    assert change.flag == "--set stations.tools.calls_per_s=12 --sandboxes 48"
+    now = found.job.simulate().mean["step_s"]
+    for name, n in tools.items():
+        alone = found.job.with_({f"stations.tools.{name}": 2 * n}).simulate()
+        assert alone.mean["step_s"] == pytest.approx(now, rel=0.01)
+    both = found.job.with_({f"stations.tools.{name}": 2 * n for name, n in tools.items()}).simulate()
+    assert now - both.mean["step_s"] == pytest.approx(change.saves_s, rel=0.02)
+    assert both.mean["step_s"] < 0.65 * now

@@ -101,7 +101,7 @@ def judges(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
-def second_pools(draw: st.DrawFn, blocks: int) -> dict[str, Any]:
+def other_pools(draw: st.DrawFn, blocks: int) -> dict[str, Any]:
     """Instances with more room or less, faster or slower, that are sent more or less. blocks: of one that holds all."""
     seqs = draw(st.integers(1, 20))
     return {
@@ -143,7 +143,8 @@ def wild_scenarios(draw: st.DrawFn) -> Scenario:
         **draw(engines()),
     }
     if given.fleet.placement == "disaggregated" and given.engine.disaggregation is None:
-        changes["fleet.second"] = draw(st.one_of(st.none(), second_pools(changes["engine.kv_blocks"])))
+        others = st.dictionaries(st.sampled_from("abc"), other_pools(changes["engine.kv_blocks"]))
+        changes["fleet.pools"] = draw(others)
     if group == 1:
         changes["workload.filter.zero_variance_share"] = 0.0
     return with_changes(given, changes)

@@ -1,7 +1,8 @@
-"""A plan counts a second make where nobody does: within three percent of the best of all pairs of counts."""
+"""A plan counts other makes where nobody does: within three percent of the best of all counts."""
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -16,10 +17,10 @@ from fleetsim.search.arrangements import divided
 from fleetsim.search.explore import Search
 from fleetsim.search.found import age_of
 from fleetsim.search.front import Budget
+from fleetsim.search.makes import with_counts
 from fleetsim.search.permissions import allowed
 from fleetsim.search.shares import Candidate, Engines, Share
 from fleetsim.search.staleness import ways_ahead
-from fleetsim.search.two_makes import with_second
 from fleetsim.sim.threads import side_by_side
 
 RATES = {"engine.kind": "constant", "engine.instance_tok_s": 1000.0, "trainer.scaling.parallel_share": 0.9}
@@ -28,30 +29,37 @@ JOBS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (RATES | {"fleet.second.instance_tok_s": 400.0, "fleet.second.price_usd_per_gpu_h": 0.7}, {"trainer_step_s": 20}),
     (RATES | {"fleet.second.instance_tok_s": 2500.0, "fleet.second.price_usd_per_gpu_h": 7.0}, {"trainer_step_s": 9}),
     (ROOFLINES | {"fleet.second.gpu": "L40S"}, {"model": "Qwen/Qwen2.5-1.5B", "gpu": "H100", "len": 900}),
+    (
+        RATES
+        | {"fleet.pools.slow": {"instance_tok_s": 400.0, "price_usd_per_gpu_h": 0.7}}
+        | {"fleet.pools.fast": {"instance_tok_s": 1500.0, "price_usd_per_gpu_h": 3.0}},
+        {"trainer_step_s": 12},
+    ),
 ]
 
 
-def of_all_pairs(space: Space, measure: Measure) -> list[tuple[float, float]]:
-    """Seconds and dollars of a step of every count of either make and of the trainer, over all replications, as far as
+def of_all_counts(space: Space, measure: Measure) -> list[tuple[float, float]]:
+    """Seconds and dollars of a step of every count of each make and of the trainer, over all replications, as far as
     the budget and the samples' age permit."""
     job, most = space.asked.scenario, space.budget.gpus or 10
     values = {engines.value: None for engines in space.engines}
     plans = []
     for value in values:
-        for second in range(most):
-            engines = Engines(with_second(job, second), value, space.asked.given, counts_second=True)
+        for counts in product(range(most), repeat=len(space.pools)):
+            others, pools = sum(counts), dict(zip(space.pools, counts, strict=True))
+            engines = Engines(with_counts(job, pools), value, space.asked.given, counts_pools=True)
             for ahead in ways_ahead(job, None):
                 trainers = [n for n in (1, 2, 4, 8) if n <= most]  # parts of a server
                 if ahead.on_policy:
-                    shares = [Share("colocated_sync", n, n, n) for n in trainers if not second]
+                    shares = [Share("colocated_sync", n, n, n) for n in trainers if not others]
                 else:
-                    shares = [Share("split", n, n, t) for t in trainers for n in range(1, most + 1 - t - second)]
-                    shares += [Share("colocated_async", n, n, n) for n in trainers if not second]
+                    shares = [Share("split", n, n, t) for t in trainers for n in range(1, most + 1 - t - others)]
+                    shares += [Share("colocated_async", n, n, n) for n in trainers if not others]
                 plans += [Candidate(engines, ahead, share) for share in shares if engines.trains(share)]
 
     def means(candidate: Candidate) -> tuple[float, float] | None:
         scenario = candidate.scenario()
-        if scenario is None or not space.budget.allows(candidate.share.gpus + scenario.fleet.seconds, 0.0):
+        if scenario is None or not space.budget.allows(candidate.share.gpus + scenario.fleet.pooled, 0.0):
             return None
         if not space.budget.allows(0, 3600 * candidate.usd_per_s):
             return None
@@ -70,7 +78,7 @@ def of_all_pairs(space: Space, measure: Measure) -> list[tuple[float, float]]:
 @pytest.mark.parts
 @pytest.mark.parametrize("budget", [Budget(gpus=5), Budget(gpus=5, objective="cost"), Budget(price_per_h=14.0)])
 @pytest.mark.parametrize(("changes", "flags"), JOBS)
-def test_both_counts_of_a_plan_are_nearly_the_best_of_all_pairs(
+def test_counts_of_a_plan_are_nearly_the_best_of_all(
     changes: dict[str, Any], flags: dict[str, Any], budget: Budget
 ) -> None:
     own = {"run.steps": 16, "sync.every_steps": 1, "workload.group_size": 4} | changes
@@ -79,6 +87,6 @@ def test_both_counts_of_a_plan_are_nearly_the_best_of_all_pairs(
     space = Space(ChoiceInputs(divided(job.scenario, given), given), budget)
     measure = remembered(simulated)
     best = worth_a_look(Search(measure), space, allowed(""))[0]
-    every = of_all_pairs(space, measure)
+    every = of_all_counts(space, measure)
     assert budget.allows(gpus_of(best), usd_per_h(best))
     assert budget.badness(best.step_s, best.usd)[1] <= 1.03 * min(budget.badness(*one)[1] for one in every)

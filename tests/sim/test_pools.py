@@ -1,7 +1,8 @@
-"""A second pool behind the same router: equal splits, timelines by hand, money by hand, and what is refused."""
+"""Other pools behind the same router: equal splits, timelines by hand, money by hand, and what is refused."""
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,18 +13,18 @@ from fleetsim.config.load import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.prices import listed_price
 from fleetsim.errors import InputError
-from fleetsim.job.facts import second_line
+from fleetsim.job.facts import pools_line
 from fleetsim.job.trials import Trials, planned, remembered, simulated
 from fleetsim.plan.plan import plan
 from fleetsim.search.arrangements import Rules
 from fleetsim.search.front import Budget
 from fleetsim.search.levers import levers_of
+from fleetsim.search.makes import with_counts
 from fleetsim.search.objective import objective, price_per_s, targets_of, usd_per_h
-from fleetsim.search.two_makes import with_second
 from fleetsim.sim.metrics import gpu_seconds, metrics_of
+from fleetsim.sim.pools import pools_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
-from fleetsim.sim.second_pool import second_pool
 from fleetsim.sim.window import window_of
 from fleetsim.size.size import decided
 from fleetsim.split.split import split
@@ -43,11 +44,12 @@ def _job(changes: dict[str, Any]) -> Scenario:
 
 
 def _same(a: Records, b: Records) -> bool:
-    """Whether two runs are the same to the bit, but for the rows' padding."""
+    """Whether two runs are the same to the bit, but for the rows' padding and for whose pool is paid."""
     return all(
         getattr(a, name)[field].tobytes() == getattr(b, name)[field].tobytes()
         for name in TABLES
         for field in getattr(a, name).dtype.names
+        if not field.startswith("pools_")
     )
 
 
@@ -68,7 +70,11 @@ def _same(a: Records, b: Records) -> bool:
 def test_three_and_five_of_one_make_are_eight(engine: dict[str, Any]) -> None:
     """Byte for byte: the kernel takes every number of an instance from its own pool."""
     eight = simulate(_job({**engine, "fleet.instances": 8}))
-    assert _same(eight, simulate(_job({**engine, "fleet.instances": 3, "fleet.second": {"instances": 5}})))
+    two = simulate(_job({**engine, "fleet.instances": 3, "fleet.second": {"instances": 5}}))
+    pools = {"a": {"instances": 1}, "b": {"instances": 4}}
+    assert _same(eight, two)
+    assert _same(eight, simulate(_job({**engine, "fleet.instances": 3, "fleet.pools": pools})))
+    assert metrics_of(two)["cost_per_step"] == pytest.approx(metrics_of(eight)["cost_per_step"])
     assert not _same(eight, simulate(_job({**engine, "fleet.instances": 3})))
 
 
@@ -87,17 +93,17 @@ def test_the_router_weighs_the_makes(weight: float | None, on_second: int, batch
     each two, and the slower one takes 3.96 s. The trainer adds 1 s."""
     second = {"instances": 1, "instance_tok_s": 50.0, "weight": weight}
     run = simulate(_job({**BY_HAND, "fleet.second": second}))
-    assert [pool.weight for pool in second_pool(run.scenario)] == [0.5 if weight is None else weight]
+    assert [pool.weight for pool in pools_of(run.scenario)] == [0.5 if weight is None else weight]
     assert np.count_nonzero(run.samples["instance"] == 1) == on_second * 6
     assert np.diff(run.steps["end_s"]).tolist() == pytest.approx([batch_s + 1.0] * 5)
 
 
 def test_full_makes_add_up() -> None:
-    """Instances that always have work make their rates together: 3 x 1,000 and 2 x 400 tokens a second."""
-    rates = {"engine.kind": "constant", "engine.instance_tok_s": 1000.0, "fleet.instances": 3, "trainer.fixed_s": 0.5}
-    second = {"instances": 2, "instance_tok_s": 400.0}
-    found = metrics_of(simulate(_job({**rates, "fleet.second": second, "run.steps": 40, "sync.pause_s": 0.0})))
-    assert found["generated_tok_s"] == pytest.approx(3800.0, rel=0.02)
+    """Instances that always have work make their rates together: 2 x 1,000, 2 x 400 and 2,500 tokens a second."""
+    rates = {"engine.kind": "constant", "engine.instance_tok_s": 1000.0, "fleet.instances": 2, "trainer.fixed_s": 0.5}
+    pools = {"slow": {"instances": 2, "instance_tok_s": 400.0}, "fast": {"instance_tok_s": 2500.0}}
+    found = metrics_of(simulate(_job({**rates, "fleet.pools": pools, "run.steps": 40, "sync.pause_s": 0.0})))
+    assert found["generated_tok_s"] == pytest.approx(5300.0, rel=0.02)
     assert found["rollout_utilization"] == pytest.approx(1.0, abs=0.02)
 
 
@@ -108,15 +114,19 @@ def test_every_gpu_is_paid_at_its_price() -> None:
     run = simulate(job)
     window = window_of(run)
     seconds = gpu_seconds(run, window)
-    assert seconds["second"] == pytest.approx(6 * window.span_s)
+    assert seconds["pools"] == pytest.approx(6 * window.span_s)
     assert seconds["rollout"] == pytest.approx(2 * window.span_s)
     assert seconds["trainer"] == pytest.approx(8 * window.span_s)
     h100, a100 = (listed_price(gpu).usd_per_gpu_h for gpu in ("H100-SXM", "A100-SXM-80GB"))
     paid = metrics_of(run)["cost_per_step"] / window.span_s * len(window.steps) * 3600.0
     assert paid == pytest.approx(10 * h100 + 6 * a100)
     assert usd_per_h(job, 2) == pytest.approx(paid)
-    own = with_changes(job, {"fleet.second.price_usd_per_gpu_h": 0.5})
-    assert usd_per_h(own, 2) == pytest.approx(10 * h100 + 6 * 0.5)
+    own = with_changes(job, {"fleet.second.price_usd_per_gpu_h": 0.5, "fleet.pools.third": {"gpu": "H200"}})
+    assert usd_per_h(own, 2) == pytest.approx(10 * h100 + 6 * 0.5 + listed_price("H200").usd_per_gpu_h)
+    run = simulate(own)
+    window = window_of(run)
+    paid = metrics_of(run)["cost_per_step"] / window.span_s * len(window.steps) * 3600.0
+    assert paid == pytest.approx(usd_per_h(own, 2))
 
 
 def test_a_cap_holds_for_the_weight_of_each() -> None:
@@ -144,11 +154,11 @@ def test_failures_and_rolling_syncs_reach_both() -> None:
 @pytest.mark.parametrize(
     ("changes", "path"),
     [
-        ({"fleet.placement": "colocated", "admission.law": "barrier"}, "fleet.second"),
-        ({"engine.disaggregation": {"prefill": 1, "decode": 1}}, "fleet.second"),
-        ({"engine.kind": "constant", "engine.instance_tok_s": 100.0}, "fleet.second.instance_tok_s"),
-        ({"fleet.second.instance_tok_s": 100.0}, "fleet.second.instance_tok_s"),
-        ({"engine.dp": 2, "fleet.instances": 2, "engine.model": "Qwen/Qwen3-30B-A3B"}, "fleet.second.instances"),
+        ({"fleet.placement": "colocated", "admission.law": "barrier"}, "fleet.pools"),
+        ({"engine.disaggregation": {"prefill": 1, "decode": 1}}, "fleet.pools"),
+        ({"engine.kind": "constant", "engine.instance_tok_s": 100.0}, "fleet.pools.second.instance_tok_s"),
+        ({"fleet.second.instance_tok_s": 100.0}, "fleet.pools.second.instance_tok_s"),
+        ({"engine.dp": 2, "fleet.instances": 2, "engine.model": "Qwen/Qwen3-30B-A3B"}, "fleet.pools.second.instances"),
     ],
 )
 def test_what_cannot_be_is_refused(changes: dict[str, Any], path: str) -> None:
@@ -161,18 +171,18 @@ def test_a_make_that_does_not_hold_the_model_is_named() -> None:
     job = _job({"engine.model": "Qwen/Qwen2.5-72B", "engine.tp": 4, "fleet.second": {"gpu": "L40S", "tp": 1}})
     with pytest.raises(InputError) as refused:
         simulate(job)
-    assert all(problem.path.startswith("fleet.second.") for problem in refused.value.problems)
+    assert all(problem.path.startswith("fleet.pools.second.") for problem in refused.value.problems)
 
 
 def test_gpus_are_divided_beside_a_second_make_whose_count_is_known() -> None:
     """A split has the second make beside it and pays for it; shared GPUs leave it out."""
     job = _job({"fleet.second": {"instances": 2, "gpu": "H200"}, "trainer.batch_samples": 64, "run.replications": 1})
     with pytest.raises(InputError, match="its count must be known"):
-        split(job, 8, given={"fleet.second.gpu"})
-    found = split(job, 8, given={"fleet.second.instances"}, rules=Rules(trainer_unit=1))
-    assert {o.scenario.fleet.seconds for o in found.outcomes if o.arrangement.apart} == {2}
-    assert {o.scenario.fleet.seconds for o in found.outcomes if not o.arrangement.apart} == {0}
-    plans = plan(job, Budget(price_per_h=40.0), given={"fleet.second.instances"}).rows
+        split(job, 8, given={"fleet.pools.second.gpu"})
+    found = split(job, 8, given={"fleet.pools.second.instances"}, rules=Rules(trainer_unit=1))
+    assert {o.scenario.fleet.pooled for o in found.outcomes if o.arrangement.apart} == {2}
+    assert {o.scenario.fleet.pooled for o in found.outcomes if not o.arrangement.apart} == {0}
+    plans = plan(job, Budget(price_per_h=40.0), given={"fleet.pools.second.instances"}).rows
     assert max(row.usd / row.step_s * 3600.0 for row in plans) <= 40.0 * (1 + 1e-9)
     for row in plans:
         assert row.choice.usd_per_s == pytest.approx(row.usd / row.step_s)
@@ -181,24 +191,38 @@ def test_gpus_are_divided_beside_a_second_make_whose_count_is_known() -> None:
 def test_it_is_told() -> None:
     """Two of the first make, and three that are sent half as much: 1.5 of 3.5 samples."""
     rates = {**BY_HAND, "fleet.instances": 2, "fleet.second": {"instances": 3, "gpu": "H200", "instance_tok_s": 50.0}}
-    assert second_line(_job(rates)) == "3 instances on H200, each sent 0.5 times as many samples: 43 % of all"
-    assert second_line(_job({})) == ""
+    assert pools_line(_job(rates)) == "3 instances on H200, each sent 0.5 times as many samples: 43 % of all"
+    third = pools_line(_job({**rates, "fleet.pools.third": {"gpu": "L40S", "tp": 2, "instance_tok_s": 150.0}}))
+    assert third == (
+        "3 instances on H200, each sent 0.5 times as many samples: 30 % of all; "
+        "1 instance on 2 L40S, each sent 1.5 times as many samples: 30 % of all"
+    )
+    assert pools_line(_job({})) == ""
 
 
 def test_other_counts_of_it_are_moves() -> None:
     job = _job({"fleet.instances": 4, "fleet.second": {"instances": 4, "gpu": "H200"}})
     grown = with_changes(job, {"fleet.instances": 5})
-    found = {lever.name: lever.scenario.fleet.seconds for lever in levers_of(job, grown, "one more")}
+    found = {lever.name: lever.scenario.fleet.pooled for lever in levers_of(job, grown, "one more")}
     wanted = {"no_second_pool": 0, "half_second_pool": 2, "twice_second_pool": 8}
     assert {name: found.get(name) for name in wanted} == wanted
 
 
+# Tokens a second of an instance of each other make, and US dollars of its GPU-hour; the first makes 1,000 for $3.5.
+_MAKES = {
+    "cheap": {"second": (400.0, 0.7)},
+    "cheap_and_fast": {"slow": (600.0, 1.1), "fast": (2500.0, 5.9)},
+    "alike": {"a": (600.0, 1.5), "b": (900.0, 2.2)},
+}
+
+
+@pytest.mark.parametrize("makes", _MAKES)
 @pytest.mark.parametrize("wanted", [{}, {"targets.step_s": 9.0}])
-def test_both_counts_are_the_best_of_all_pairs(wanted: dict[str, Any]) -> None:
-    """Instances of 1,000 and of 400 tokens a second, these at a fifth of the price: by long runs of every pair."""
+def test_all_counts_are_the_best_of_all_fleets(makes: str, wanted: dict[str, Any]) -> None:
+    """Instances of several rates and prices: by long runs of every fleet."""
     rates = {"engine.kind": "constant", "engine.instance_tok_s": 1000.0, "trainer.fixed_s": 4.0, "trainer.gpus": 2}
-    second = {"instance_tok_s": 400.0, "price_usd_per_gpu_h": 0.7}
-    changes = {**rates, **wanted, "trainer.batch_samples": 32, "workload.output_tokens": 900, "fleet.second": second}
+    pools = {n: {"instance_tok_s": rate, "price_usd_per_gpu_h": usd} for n, (rate, usd) in _MAKES[makes].items()}
+    changes = {**rates, **wanted, "trainer.batch_samples": 32, "workload.output_tokens": 900, "fleet.pools": pools}
     asked, measure = fs.load(None, changes, replications=1), remembered(simulated)
     found = decided(asked.scenario, asked.given, measure)
     job, targets = planned(asked.scenario, asked.given), targets_of(asked.scenario)
@@ -208,11 +232,15 @@ def test_both_counts_are_the_best_of_all_pairs(wanted: dict[str, Any]) -> None:
         holds = bool(targets) and all(t.held_by(run.estimates[t.metric]) for t in targets)
         return not holds, price_per_s(there, n) if holds else objective(there, n, run.mean("step_s"))
 
-    best = min(order(with_second(job, k), n) for k in range(14) for n in range(1, 8))
+    most, tok_s = 7500.0, [rate for rate, _ in _MAKES[makes].values()]
+    every = product(range(1, 6), *(range(int(most / rate)) for rate in tok_s))
+    fleets = [(n, counts) for n, *counts in every if 1000.0 * n + np.dot(counts, tok_s) <= most]
+    best = min(order(with_counts(job, dict(zip(pools, counts, strict=True))), n) for n, counts in fleets)
     missed, value = order(found.job, found.best.instances)
-    assert found.job.fleet.seconds > 0
+    assert found.job.fleet.pools
     assert missed == best[0]
     assert value <= 1.03 * best[1]
     told = asked.size()
-    assert told.job.scenario.fleet.seconds == found.job.fleet.seconds
-    assert f"and {found.job.fleet.seconds} of a second make" in str(told)
+    assert told.job.scenario.fleet.pools == found.job.fleet.pools
+    for name, pool in found.job.fleet.pools.items():
+        assert f"{pool.instances} of {name} (H100-SXM)" in str(told)
