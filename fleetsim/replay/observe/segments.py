@@ -127,7 +127,7 @@ def course_of(values: Floats) -> PhaseCourse:
     if not known.any():
         return PhaseCourse("constant", 0.0, 0.0, 0.0)
     mean = float(values[known].mean())
-    spikes, every = _spikes(values, known)
+    spikes, every = spikes_of(values, known)
     rows = np.flatnonzero(known & ~spikes)
     y = values[rows]
     level = PhaseCourse("constant" if every is None else "periodic", mean, float(y.mean()), float(y.std()), every=every)
@@ -154,7 +154,7 @@ def course_of(values: Floats) -> PhaseCourse:
     return level
 
 
-def _spikes(values: Floats, known: Mask) -> tuple[Mask, int | None]:
+def spikes_of(values: Floats, known: Mask) -> tuple[Mask, int | None]:
     """Rows far above the others that come again at one distance, and that distance; none where they do not. Of every
     other row it is no spike: so a trainer waits whose two batches are made together."""
     y = values[known]
