@@ -17,12 +17,13 @@ from fleetsim.errors import InputError, Problem
 
 
 def open_text(path: Path, newline: str | None = None) -> IO[str]:
-    """The file as UTF-8 text (a byte order mark is passed over), unpacked when it is gzip."""
+    """The file as UTF-8 text (a byte order mark is passed over), unpacked when it is gzip. Bytes that are no text, as
+    where two processes write at once or a file was cut, are replaced: they spoil their own line."""
     with path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     if packed:
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline=newline)
-    return path.open(encoding="utf-8-sig", newline=newline)
+        return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline=newline)
+    return path.open(encoding="utf-8-sig", errors="replace", newline=newline)
 
 
 @contextmanager
@@ -58,10 +59,20 @@ _PAIR = re.compile(
 )
 
 
+_CARRIES = frozenset("0123456789[")
+# What carries a line puts before it: Kubernetes a time and a stream, `ts` a time, `srun --label` and torchrun a rank.
+_CARRIED = re.compile(
+    r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) F )?|\[\d{4}-\d\d-\d\d[ T][\d:.,]+\] |"
+    r"\d{1,5}: |\[(?:default|rank)\d+\]: ?"
+)
+
+
 def clean(line: str) -> str:
     """A console's line as its process wrote it."""
     if "\x1b" in line:
         line = _COLOURS.sub("", line)
+    if line[:1] in _CARRIES and (carried := _CARRIED.match(line)) is not None:
+        line = line[carried.end() :]
     if "pid=" in line and (ray := _RAY.match(line)) is not None:
         line = line[ray.end() :]
     return line.rstrip()

@@ -187,6 +187,15 @@ def test_verl_after_a_million_other_lines(tmp_path: Path) -> None:
     assert len(log) == STEPS
 
 
+def test_bytes_that_are_no_text_spoil_their_own_line_alone(tmp_path: Path) -> None:
+    path = tmp_path / "console.log"
+    lines = [f"step:{k} - timing_s/step:30.0 - timing_s/gen:20.0".encode() for k in range(1, 9)]
+    path.write_bytes(b"\n".join([*lines[:4], b"\xff\xfe \x00 torn", *lines[4:]]))
+    log = read_file(path).steps
+    assert log is not None
+    assert list(log.columns["step"]) == list(range(1, 9))
+
+
 def test_prime_rl_until_june_2026(tmp_path: Path) -> None:
     """Its step's seconds behind a word, with a point in them."""
     lines = [
