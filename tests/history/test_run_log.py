@@ -45,6 +45,22 @@ LOGS: Mapping[str, tuple[Mapping[str, float], Mapping[str, float], str]] = {
         {"wait_s": 30, "generate_s": 50, "sync_s": 2},
         "begun a step before",
     ),
+    # docs/advance/one_step_off.md, FSDP2: step = wait_prev_gen + old_log_prob + update_actor, and what has no timer
+    "verl one step off of 2025": (
+        {"step": 1, "timing_s/step": 520.0, "timing_s/wait_prev_gen": 45.0, "timing_s/generate_sequences": 458.0,
+         "timing_s/old_log_prob": 108.0, "timing_s/update_actor": 337.0, "timing_s/sync_rollout_weights": 4.0},
+        {"step_s": 520, "wait_s": 45, "generate_s": 458, "train_s": 445, "sync_s": 4, "rest_s": 26},
+        "begun a step",
+    ),
+    # hiyouga/EasyR1 b44b311, experiment_log.jsonl
+    "verl as EasyR1": (
+        {"step": 1, "timing_s": {"step": 90.0, "gen": 40.0, "reward": 1.0, "old": 6.0, "ref": 5.0, "adv": 0.5,
+                                 "update_actor": 22.0, "validation": 12.0, "save_checkpoint": 3.0},
+         "response_length": {"mean": 700.0, "max": 2048.0, "min": 9.0, "clip_ratio": 0.02}},
+        {"step_s": 90, "wait_s": 40, "train_s": 33.5, "reward_s": 1, "eval_s": 12, "checkpoint_s": 3,
+         "length_mean": 700},
+        "the whole generation counts",
+    ),
     "verl separate async": (
         {"training/global_step": 1, **VERL, "timing_s/switch_wait": 6.0,
          "training/off_policy/trajectory_staleness/mean": 1.2},
