@@ -90,6 +90,13 @@ LOGS: Mapping[str, tuple[Mapping[str, float], Mapping[str, float], str]] = {
          "length_mean": 500, "total_tokens": 70000},
         "taken off",
     ),
+    # allenai/open-instruct of October 2025: open_instruct/grpo_fast.py
+    "open-instruct of 2025": (
+        {"training_step": 1, "time/total": 100.0, "time/training": 60.0, "time/trainer_idling": 30.0,
+         "time/saving": 0.0, "val/sequence_lengths": 900.0},
+        {"step_s": 100, "wait_s": 30, "train_s": 70},
+        "leave of time/total",
+    ),
     "openrlhf": (
         {"train/global_step": 1, "train/timing/generation": 30.0, "train/timing/make_experience": 8.0,
          "train/timing/ppo_train": 20.0, "train/timing/broadcast": 2.0, "train/timing/step_total": 60.0,
@@ -123,6 +130,13 @@ LOGS: Mapping[str, tuple[Mapping[str, float], Mapping[str, float], str]] = {
         {"system/step": 1, "time/step_total": 33.0, "time/step_rollout": 20.0, "time/step_train": 8.0,
          "time/step_old_log_probs_values": 2.0, "time/step_model_update": 1.0, "tokens/response_length/mean": 99.0},
         {"step_s": 33, "wait_s": 20, "train_s": 10, "sync_s": 1, "length_mean": 99},
+        "wait for the batch",
+    ),
+    # alibaba/ROLL of October 2025: roll/pipeline/agentic/agentic_pipeline.py
+    "roll of 2025": (
+        {"system/step": 1, "time/rollout": 20.0, "time/ref_log_probs_values_reward": 3.0, "time/adv": 0.5,
+         "time/old_log_probs_values": 2.0, "tokens/response_length/mean": 99.0},
+        {"wait_s": 20, "ref_s": 3, "logp_s": 2, "advantage_s": 0.5, "length_mean": 99},
         "wait for the batch",
     ),
     "areal": (
