@@ -101,9 +101,9 @@ class PlanFields(AnyPlan):
 
 def planned_of(file: str, sets: Sequence[str] = ()) -> PlannedFleet:
     """The plan in a file, with `--set` on top. Raises InputError, all problems at once."""
-    from fleetsim.replay.change.plan import json_of
+    from fleetsim.replay.change.plan import document_of
 
-    document = json_of(file, "--plan")
+    document = document_of(file, "--plan")
     if isinstance(document, dict) and document.get("kind") == "fleetsim-plan":
         return _replayed(document, file, sets)
     if isinstance(document, dict) and document.get("command") == "size" and "recommendation" in document:

@@ -175,9 +175,9 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 
 
 def logged_lengths(log: StepLog, steps: Steps) -> LengthHistogram | None:
-    """A lognormal law, cut at the cap or the longest response, whose mean is the log's and whose width fits best what else the log says: its
-    percentiles, the share that was cut, or the longest of a step's samples; without them its standard deviation. None
-    where nothing but a mean is known.
+    """A lognormal law, cut at the cap or the longest response, whose mean is the log's and whose width fits best what
+    else the log says: its percentiles, the share that was cut, or the longest of a step's samples; without them its
+    standard deviation. None where nothing but a mean is known.
 
     Its quantiles are those of this law, except where the log has its own."""
     mean = log.mean("length_mean")
