@@ -31,7 +31,7 @@ def reading(path: Path) -> Iterator[None]:
     """What goes wrong inside is the file's fault. Raises InputError."""
     try:
         yield
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError) as error:
         rule = f"cannot be read as text: {error}"
         raise InputError([Problem(str(path), path.name, rule, "give the file as it was written")]) from error
 
@@ -120,11 +120,16 @@ def number(value: object) -> float | None:
         if _SPAN.fullmatch(text) is not None:
             return lasts(text)
         try:
-            moment = datetime.fromisoformat(text)
-            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+            return unix_of(text)
         except (ValueError, OverflowError):
             return None
     return None
+
+
+def unix_of(text: str) -> float:
+    """Unix seconds of an ISO 8601 time, UTC unless it names a zone. Raises ValueError, OverflowError."""
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def lasts(text: str) -> float:

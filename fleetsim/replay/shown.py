@@ -169,11 +169,8 @@ def raw_paths(raw: Mapping[str, Any], prefix: str = "") -> frozenset[str]:
 def read_run(run: str | os.PathLike[str]) -> History:
     """What a run left behind: a file of history, a tracker's folder, or the address of a Prometheus. Raises InputError,
     OutsideError."""
-    where = os.fspath(run)
-    server = where.startswith(("http://", "https://"))
-    window = HistoryWindow(prometheus=where) if server else HistoryWindow(file=where)
     try:
-        return window.read(lambda text: None)
+        return HistoryWindow.of(os.fspath(run)).read(lambda text: None)
     except InputError as error:
         problems = [replace(p, path=RUN) if p.path in ("history", HISTORY) else p for p in error.problems]
         raise InputError(problems) from None

@@ -79,6 +79,7 @@ def _of_log(log: StepLog) -> Account | None:
         and ((slope := _taken_off(columns)) is None or slope[0] - 2.0 * slope[1] < -0.5),
         present=present,
         scatter=scatter,
+        step_metric=log.metrics.get("step_s", "step_s"),
         token_s=None if grows is None else (float(grows[0][0]), float(grows[1][0])),
     )
 
