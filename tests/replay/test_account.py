@@ -469,6 +469,24 @@ def test_a_generation_that_its_longest_response_does_not_lengthen_has_no_tail(tm
     assert [lever.cause for lever in levers_of(_lines(tmp_path, rows))] == ["rollout slow"]
 
 
+@pytest.mark.parametrize(("locked", "cause"), [(True, "rollout slow"), (False, "weight sync slow")])
+def test_a_broadcast_that_waits_for_the_generation_is_told_from_one_that_became_slower(
+    tmp_path: Path, locked: bool, cause: str
+) -> None:
+    """OpenRLHF, asynchronous (trainer/ppo_trainer_async.py): without partial rollouts the weights wait for a lock that
+    the next generation holds. With them engines are always busy, and a slower sync makes a generation longer."""
+    random, rows = np.random.default_rng(6), []
+    made = 90.0 + random.normal(0, 8.0, STEPS + 1)
+    for n in range(STEPS):
+        train, sync = 40.0 + random.normal(0, 1.0), 2.0 if locked or n < STEPS // 2 else 35.0 + random.normal(0, 1.0)
+        sync += made[n + 1] - train - 3.0 if locked else 0.0
+        total = train + 3.0 + sync
+        timers = {"make_experience": 3.0, "ppo_train": train, "broadcast": sync, "step_total": total + 0.1}
+        timers["generation"] = made[n] if locked else total
+        rows.append({f"timing/{name}": seconds for name, seconds in timers.items()})
+    assert levers_of(_lines(tmp_path, rows))[0].cause == cause
+
+
 def test_a_critic_that_takes_longer_than_the_policy_is_named(tmp_path: Path) -> None:
     """One as large as the policy is asked forward and updated: a third more than the policy's update at most."""
     assert levers_of(_seen(tmp_path, values=12.0, update_critic=39.0)) == ()

@@ -234,7 +234,9 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
         cause, why = why_slow(scene)
         saved = wait
         if cause == "judge or tool slow":
-            saved = scene.step_s * outside_share(scene)
+            # of a group, which ends with its slowest sample, the mean sample's share is the least
+            whole = scene.held_s if "sample_s_mean" in scene.means else scene.step_s
+            saved = whole * outside_share(scene)
         elif cause == "long tail":
             given_back = tail_s(scene)
             saved = wait if given_back is None else given_back
