@@ -487,6 +487,24 @@ def test_a_broadcast_that_waits_for_the_generation_is_told_from_one_that_became_
     assert levers_of(_lines(tmp_path, rows))[0].cause == cause
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_what_lies_between_two_steps_is_told_by_the_clock(tmp_path: Path, inside: bool) -> None:
+    """OpenRLHF: an evaluation is in no timer, and after the step's. inside: the next step's wait has it."""
+    rows, clock = [], 1.787e9
+    for n in range(STEPS):
+        parts = {"make_experience": 3.0, "ppo_train": 40.0, "broadcast": 2.0, "generation": 40.0}
+        parts["generation"] += 300.0 if inside and n % 5 == 0 and n else 0.0
+        row = {f"timing/{name}": seconds for name, seconds in parts.items()} | {
+            "timing/step_total": sum(parts.values())
+        }
+        clock += 85.0 + (300.0 if n % 5 == 4 else 0.0)
+        rows.append({**row, "_timestamp": clock})
+    account = _lines(tmp_path, rows).account
+    assert account is not None
+    assert account.step_s == pytest.approx(140.0 if inside else 145.0, rel=0.01)
+    assert (account.phase("between_s") is None) == inside
+
+
 def test_a_critic_that_takes_longer_than_the_policy_is_named(tmp_path: Path) -> None:
     """One as large as the policy is asked forward and updated: a third more than the policy's update at most."""
     assert levers_of(_seen(tmp_path, values=12.0, update_critic=39.0)) == ()

@@ -34,6 +34,7 @@ from fleetsim.size.headroom import staleness_budget
 
 SCHEMA_VERSION: Literal[1] = 1
 MAX_BYTES = 16 * 2**20
+COMPLETE = "is it complete, and the right file?"
 
 Text = Annotated[str, Field(max_length=100_000)]
 # A window may lie anywhere in unix time; costs and rates have no bound of their own.
@@ -153,12 +154,7 @@ def plan_from_mapping(mapping: object, where: str = "plan") -> SavedPlan:
 
 def load_plan(path: str | os.PathLike[str]) -> SavedPlan:
     """The plan in a JSON file. Raises InputError: no such file, no JSON, unknown keys, wrong values."""
-    return plan_from_mapping(document_of(path), os.fspath(path))
-
-
-def document_of(path: str | os.PathLike[str], flag: str = "PLAN.json") -> object:
-    """What a JSON file holds. flag: names it where there is none. Raises InputError."""
-    return read_json(path, flag, MAX_BYTES, "is it complete, and the right file?")
+    return plan_from_mapping(read_json(path, "PLAN.json", MAX_BYTES, COMPLETE), os.fspath(path))
 
 
 def plan_text(plan: SavedPlan) -> str:

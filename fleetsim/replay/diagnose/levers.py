@@ -255,7 +255,8 @@ def _beside(scene: StepScene) -> Iterator[StepLever]:
         if phase is not None and phase.share >= EVALUATES:
             why = f"it takes {units.share(phase.share, 0)} of the run's time"
             yield StepLever(cause, phase.name, column, phase.seconds, phase.seconds / 2, phase.seconds, why)
-    for column, cause in ((UNEXPLAINED, "unexplained time"), ("wait_s", "evaluation" if scene.overlaps else "")):
+    hidden = (UNEXPLAINED, "unexplained time"), ("between_s", "unexplained time")
+    for column, cause in (*hidden, ("wait_s", "evaluation" if scene.overlaps else "")):
         phase = account.phase(column)
         if phase is None or phase.course.every is None or not cause:
             continue

@@ -13,7 +13,7 @@ from fleetsim.history.step_logs.steps import TRAINING
 from fleetsim.records import replace
 from fleetsim.replay.observe.intervals import sums_of
 from fleetsim.replay.observe.phases import UNEXPLAINED, Account, Mode, Phase
-from fleetsim.replay.observe.segments import course_of, spikes_of
+from fleetsim.replay.observe.segments import FEWEST_TURNS, course_of, spikes_of
 from fleetsim.replay.observe.steps import PARTS, TIMED, Steps
 
 NAMES: Mapping[str, str] = {
@@ -32,6 +32,7 @@ NAMES: Mapping[str, str] = {
     "eval_s": "evaluation",
     "checkpoint_s": "checkpoint",
     "other_s": "other timers",
+    "between_s": "between two steps",
 }
 """Column of a log -> what its phase is called. In a synchronous step wait_s is the generation."""
 GENERATION = "generation"
@@ -56,6 +57,9 @@ def _of_log(log: StepLog) -> Account | None:
         parts, mode = {"wait_s": found, "update_s": step_s - found}, "synchronous"
     if "eval_s" not in parts and "evaluated" in columns:
         parts |= _evaluations(step_s - sum(map(np.nan_to_num, parts.values())), columns["evaluated"])
+    if "eval_s" not in parts and "time_s" in columns:
+        for name, seconds in _between(columns):
+            parts[name], step_s = seconds, step_s + seconds
     numbers = columns.get("step", np.arange(1.0, len(log) + 1))
     account = _account(step_s, parts, numbers, mode, log.metrics, log.framework)
     changed = [p.course.at or 0 for p in account.phases if abs(p.course.excess) >= CHANGED * account.now_s]
@@ -191,6 +195,19 @@ def _evaluations(left: Floats, evaluated: Floats) -> Iterator[tuple[str, Floats]
     apart = np.diff(np.flatnonzero(np.isfinite(evaluated)))
     if every is not None and apart.size and np.median(apart) == every:
         yield "eval_s", np.where(spikes, left - np.nanmedian(left[~spikes]), 0.0)
+
+
+def _between(columns: Mapping[str, Floats]) -> Iterator[tuple[str, Floats]]:
+    """Seconds that the log's clock has between two steps now and then, beyond those that they take: an evaluation or a
+    checkpoint outside the step's own timer."""
+    apart = np.r_[np.nan, np.diff(columns["time_s"])] - columns["step_s"]
+    apart[np.r_[True, np.diff(columns["step"]) != 1.0]] = np.nan
+    known = np.isfinite(apart)
+    spikes, every = spikes_of(apart, known) if known.any() else (known, None)
+    beyond = np.where(spikes, apart - np.median(apart[known & ~spikes]), 0.0) if every is not None else np.zeros(1)
+    # a few are restarts; and what a later step has in its own seconds the clock takes back there
+    if spikes.sum() >= FEWEST_TURNS and apart[known].sum() >= _INSIDE * beyond.sum():
+        yield "between_s", beyond
 
 
 def mode_of(log: StepLog) -> Mode:
