@@ -57,10 +57,10 @@ def _of_log(log: StepLog) -> Account | None:
         parts, mode = {"wait_s": found, "update_s": step_s - found}, "synchronous"
     if "eval_s" not in parts and "evaluated" in columns:
         parts |= _evaluations(step_s - sum(map(np.nan_to_num, parts.values())), columns["evaluated"])
-    if "eval_s" not in parts and "time_s" in columns:
-        for name, seconds in _between(columns):
-            parts[name], step_s = seconds, step_s + seconds
     numbers = columns.get("step", np.arange(1.0, len(log) + 1))
+    if "eval_s" not in parts and "time_s" in columns:
+        for name, seconds in _between(columns["time_s"], step_s, numbers):
+            parts[name], step_s = seconds, step_s + seconds
     account = _account(step_s, parts, numbers, mode, log.metrics, log.framework)
     changed = [p.course.at or 0 for p in account.phases if abs(p.course.excess) >= CHANGED * account.now_s]
     first = max(changed, default=0)
@@ -197,11 +197,11 @@ def _evaluations(left: Floats, evaluated: Floats) -> Iterator[tuple[str, Floats]
         yield "eval_s", np.where(spikes, left - np.nanmedian(left[~spikes]), 0.0)
 
 
-def _between(columns: Mapping[str, Floats]) -> Iterator[tuple[str, Floats]]:
+def _between(time_s: Floats, step_s: Floats, numbers: Floats) -> Iterator[tuple[str, Floats]]:
     """Seconds that the log's clock has between two steps now and then, beyond those that they take: an evaluation or a
     checkpoint outside the step's own timer."""
-    apart = np.r_[np.nan, np.diff(columns["time_s"])] - columns["step_s"]
-    apart[np.r_[True, np.diff(columns["step"]) != 1.0]] = np.nan
+    apart = np.r_[np.nan, np.diff(time_s)] - step_s
+    apart[np.r_[True, np.diff(numbers) != 1.0]] = np.nan
     known = np.isfinite(apart)
     spikes, every = spikes_of(apart, known) if known.any() else (known, None)
     beyond = np.where(spikes, apart - np.median(apart[known & ~spikes]), 0.0) if every is not None else np.zeros(1)
