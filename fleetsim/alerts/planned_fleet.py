@@ -101,9 +101,10 @@ class PlanFields(AnyPlan):
 
 def planned_of(file: str, sets: Sequence[str] = ()) -> PlannedFleet:
     """The plan in a file, with `--set` on top. Raises InputError, all problems at once."""
-    from fleetsim.replay.change.plan import json_of
+    from fleetsim.config.data_files import read_json
+    from fleetsim.replay.change.plan import COMPLETE, MAX_BYTES
 
-    document = json_of(file, "--plan")
+    document = read_json(file, "--plan", MAX_BYTES, COMPLETE)
     if isinstance(document, dict) and document.get("kind") == "fleetsim-plan":
         return _replayed(document, file, sets)
     if isinstance(document, dict) and document.get("command") == "size" and "recommendation" in document:

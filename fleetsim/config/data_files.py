@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import stat
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.json_text import from_json
 
 T = TypeVar("T")
 
@@ -171,3 +173,27 @@ def read_text(path: str | os.PathLike[str], what: str, max_bytes: int) -> str:
     if not text.strip():
         raise refuse("is empty", _SECTION if what == "SCENARIO" else "give the right file")
     return text
+
+
+def read_json(path: str | os.PathLike[str], what: str, max_bytes: int, remedy: str) -> object:
+    """What a JSON file of at most `max_bytes` holds. `what` names it in errors, with this remedy where it is no JSON.
+
+    Raises InputError as `read_text` does, and for a key that is given twice.
+    """
+    where, text = os.fspath(path), read_text(path, what, max_bytes)
+
+    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        keys = [key for key, _ in pairs]
+        twice = sorted({key for key in keys if keys.count(key) > 1}) if len(set(keys)) < len(keys) else []
+        if twice:
+            raise InputError([Problem(where, key, "this key is given twice", "keep one of them") for key in twice])
+        return dict(pairs)
+
+    try:
+        value: object = from_json(text, pairs=once)
+    except json.JSONDecodeError as error:
+        rule = f"is not valid JSON: {error.msg}"
+        raise InputError([Problem(f"{where}:{error.lineno}", None, rule, remedy)]) from None
+    except ValueError as error:
+        raise InputError([Problem(where, None, str(error)[:160], remedy)]) from None
+    return value

@@ -9,12 +9,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from fleetsim.config.data_files import data_folder, read_text
+from fleetsim.config.data_files import data_folder, read_json
 from fleetsim.config.engine_profile import SCHEMA_VERSION, Profile
 from fleetsim.config.problems import of_another_kind, problems_of
 from fleetsim.config.tree import did_you_mean, tree_of
 from fleetsim.errors import InputError, Problem
-from fleetsim.json_text import from_json
 
 MAX_BYTES = 64 * 2**20
 _PROFILE = "give a profile, as fleetsim calibrate writes it"
@@ -32,7 +31,7 @@ def load_profile(path_or_name: str | os.PathLike[str]) -> Profile:
     """
     path = find_profile(path_or_name)
     where = os.fspath(path)
-    raw = _json(read_text(path, "profile", MAX_BYTES), where)
+    raw = read_json(path, "profile", MAX_BYTES, _PROFILE)
     if other := of_another_kind(raw, tree_of(Profile), ("profile", where), "a profile"):
         raise InputError(other)
     return profile_from_mapping(raw, where)
@@ -87,21 +86,3 @@ def profile_text(profile: Profile) -> str:
     """The profile as the text of its file, sealed. The same profile gives the same bytes."""
     whole = profile.model_copy(update={"seal": seal_of(profile)})
     return json.dumps(whole.model_dump(mode="json", exclude_none=True), indent=1, ensure_ascii=True) + "\n"
-
-
-def _json(text: str, where: str) -> object:
-    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        keys = [key for key, _ in pairs]
-        twice = sorted({key for key in keys if keys.count(key) > 1}) if len(set(keys)) < len(keys) else []
-        if twice:
-            raise InputError([Problem(where, key, "this key is given twice", "keep one of them") for key in twice])
-        return dict(pairs)
-
-    try:
-        value: object = from_json(text, pairs=once)
-    except json.JSONDecodeError as error:
-        rule = f"is not valid JSON: {error.msg}"
-        raise InputError([Problem(f"{where}:{error.lineno}", None, rule, _PROFILE)]) from None
-    except ValueError as error:
-        raise InputError([Problem(where, None, str(error)[:160], _PROFILE)]) from None
-    return value

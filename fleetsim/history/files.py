@@ -316,7 +316,7 @@ def _later(path: Path) -> bool:
     try:
         with open_text(path) as file:
             return shape_of(file) is not None
-    except (OSError, EOFError, UnicodeDecodeError):
+    except (OSError, EOFError):
         return False
 
 

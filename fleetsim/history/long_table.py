@@ -17,7 +17,6 @@ import csv
 import importlib.util
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +29,7 @@ from fleetsim.history.catalogue import Catalogue, Exposed, SignalMetrics, wanted
 from fleetsim.history.grid import history_of
 from fleetsim.history.history import Floats, History, Note, RawSeries
 from fleetsim.history.signals import BY_NAME, SIGNALS
-from fleetsim.history.text import open_text
+from fleetsim.history.text import open_text, unix_of
 
 COLUMNS = ("time", "instance", "signal", "value")
 META = b"fleetsim"  # key of the header in the metadata of a saved window
@@ -125,7 +124,7 @@ def _read_csv(path: Path) -> dict[str, Column]:
     try:
         with open_text(path, newline="") as file:
             names, *rows = [row for row in csv.reader(file) if row] or [[]]
-    except (UnicodeDecodeError, EOFError, csv.Error) as error:
+    except (EOFError, csv.Error) as error:
         raise damaged(str(path), f"its CSV does not read ({error})") from None
     short = next((i for i, row in enumerate(rows) if len(row) != len(names)), None)
     if short is not None:
@@ -211,11 +210,10 @@ def _times(cells: Column, where: str) -> Floats:
 
 def _moment(text: str, where: str) -> float:
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
+        return unix_of(text)
+    except (ValueError, OverflowError):
         rule = "must be unix seconds or ISO 8601"
         raise InputError([Problem(where, text, rule, "for instance 1763683200 or 2025-11-21T00:00:00Z")]) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _texts(cells: Column) -> Texts:

@@ -17,12 +17,13 @@ from fleetsim.errors import InputError, Problem
 
 
 def open_text(path: Path, newline: str | None = None) -> IO[str]:
-    """The file as UTF-8 text (a byte order mark is passed over), unpacked when it is gzip."""
+    """The file as UTF-8 text (a byte order mark is passed over), unpacked when it is gzip. Bytes that are no text, as
+    where two processes write at once or a file was cut, are replaced: they spoil their own line."""
     with path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     if packed:
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline=newline)
-    return path.open(encoding="utf-8-sig", newline=newline)
+        return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline=newline)
+    return path.open(encoding="utf-8-sig", errors="replace", newline=newline)
 
 
 @contextmanager
@@ -30,7 +31,7 @@ def reading(path: Path) -> Iterator[None]:
     """What goes wrong inside is the file's fault. Raises InputError."""
     try:
         yield
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError) as error:
         rule = f"cannot be read as text: {error}"
         raise InputError([Problem(str(path), path.name, rule, "give the file as it was written")]) from error
 
@@ -58,10 +59,20 @@ _PAIR = re.compile(
 )
 
 
+_CARRIES = frozenset("0123456789[")
+# What carries a line puts before it: Kubernetes a time and a stream, `ts` a time, `srun --label` and torchrun a rank.
+_CARRIED = re.compile(
+    r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) F )?|\[\d{4}-\d\d-\d\d[ T][\d:.,]+\] |"
+    r"\d{1,5}: |\[(?:default|rank)\d+\]: ?"
+)
+
+
 def clean(line: str) -> str:
     """A console's line as its process wrote it."""
     if "\x1b" in line:
         line = _COLOURS.sub("", line)
+    if line[:1] in _CARRIES and (carried := _CARRIED.match(line)) is not None:
+        line = line[carried.end() :]
     if "pid=" in line and (ray := _RAY.match(line)) is not None:
         line = line[ray.end() :]
     return line.rstrip()
@@ -109,11 +120,16 @@ def number(value: object) -> float | None:
         if _SPAN.fullmatch(text) is not None:
             return lasts(text)
         try:
-            moment = datetime.fromisoformat(text)
-            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+            return unix_of(text)
         except (ValueError, OverflowError):
             return None
     return None
+
+
+def unix_of(text: str) -> float:
+    """Unix seconds of an ISO 8601 time, UTC unless it names a zone. Raises ValueError, OverflowError."""
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def lasts(text: str) -> float:

@@ -11,7 +11,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history.history import Buckets, History, StepLog
 from fleetsim.history.option_names import END, START
-from fleetsim.history.text import lasts
+from fleetsim.history.text import lasts, unix_of
 from fleetsim.records import replace
 from fleetsim.units import seconds
 
@@ -57,10 +57,9 @@ def parse_time(text: str, now_s: float, flag: str = START) -> float:
     if not re.match(r"\d{4}-", given):
         raise refuse("is no time", _FORMS)
     try:
-        at = datetime.fromisoformat(given)
+        return unix_of(given)
     except ValueError as error:
         raise refuse(f"is no time: {error}", _FORMS) from None
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
 def has_clock(at_s: float) -> bool:

@@ -119,7 +119,9 @@ def replay(
     fleet = _fleet(job, given, list(facts.values()), profile)
     questions = Questions(asked, None if sweep is None else _swept(sweep), recommend)
     window = replace(
-        _window(history, start, end),
+        HistoryWindow.of(history),
+        start=start,
+        end=end,
         step_s=step_s,
         selector=selector,
         mapping=mapping or {},
@@ -130,15 +132,6 @@ def replay(
         what = "access" if access is not None else "selector"
         raise InputError([Problem(what, selector or "...", "means something with a Prometheus only", "leave it out")])
     return ask(Replay(history=window, fleet=fleet, changes=questions, no_backtest=not backtest), told(tell))
-
-
-def _window(source: str | os.PathLike[str] | History, start: str | None, end: str | None) -> HistoryWindow:
-    """A window of whatever Python calls a history."""
-    if isinstance(source, str) and source.startswith(("http://", "https://")):
-        return HistoryWindow(prometheus=source, start=start, end=end)
-    if isinstance(source, (str, os.PathLike)):
-        return HistoryWindow(file=source, start=start, end=end)
-    return HistoryWindow(history=source, start=start, end=end)
 
 
 def _fleet(

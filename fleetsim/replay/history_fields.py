@@ -77,6 +77,13 @@ class HistoryWindow:
     way_in: tuple[str, ...] = ()
     counts: bool = False
 
+    @classmethod
+    def of(cls, source: str | os.PathLike[str] | History) -> HistoryWindow:
+        """All of whatever Python calls a history: the address of a Prometheus, a file, or what was read before."""
+        if isinstance(source, str) and source.startswith(("http://", "https://")):
+            return cls(prometheus=source)
+        return cls(file=source) if isinstance(source, (str, os.PathLike)) else cls(history=source)
+
     def ready(self) -> HistoryWindow:
         """Itself."""
         return self

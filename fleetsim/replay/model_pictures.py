@@ -23,7 +23,7 @@ from fleetsim.replay.pictures import panel
 from fleetsim.replay.words import clock
 from fleetsim.tell.charts.axes import ChartAxis, Clock, from_zero
 from fleetsim.tell.charts.bounded import squared, stepped
-from fleetsim.tell.charts.chart import Chart, ChartRow, ChartSeries, Mark, MarkLook, Panel, Plot, RowMark, Rows, look
+from fleetsim.tell.charts.chart import Chart, ChartSeries, Mark, MarkLook, Panel, Plot, look
 from fleetsim.tell.charts.kinds import Curve, curve_chart
 from fleetsim.tell.document import Block, Bullets, Table, Words, terminal_only
 
@@ -147,36 +147,10 @@ def lengths_chart(lengths: LengthHistogram | None) -> Chart | None:
     return Chart("lengths", "Response lengths", words, Plot(x, (Panel(y, tuple(series), height_px=220),)))
 
 
-def backtest_charts(back: Backtest | None) -> Iterator[Chart]:
-    """The errors of the whole window, then observed and simulated side by side over its parts."""
-    if back is None or not back.overall:
-        return
-    yield _errors(back)
-    if len(back.hours) > 1:
-        yield _by_part(back)
-
-
-def _errors(back: Backtest) -> Chart:
-    rows = []
-    for row in back.overall:
-        scale = (row.predicted - row.observed) / row.error if row.error else 1.0
-        ends = sorted(100 * (x - row.observed) / scale for x in (row.interval.ci_low, row.interval.ci_high))
-        style = "within" if row.within else "off"
-        name = catalogued(row.quantity).title
-        seen, simulated = units.number(row.observed), units.number(row.predicted)
-        said = f"{name}: observed {seen}, simulated {simulated}: {error_words(row)}"
-        mark = RowMark(style, 100 * row.error, ends[0], ends[1], said=said)
-        rows.append(ChartRow(name, error_words(row), (mark,)))
-    marks, limit = [mark for row in rows for mark in row.marks], 100 * back.limit
-    reach = 1.15 * max(limit, *(abs(v) for d in marks for v in (d.value, d.low or 0.0, d.high or 0.0)))
-    looks = {"within": ("within the limit", MarkLook("accent")), "off": ("OFF", MarkLook("second", symbol="x"))}
-    axis = ChartAxis("error: %, points of the step, % of a batch", -reach, reach, grid=False)
-    words = f"{verdict_words(back)} The band is the limit of {units.share(back.limit)} either way."
-    points = Rows(axis, tuple(rows), looks, 0.0, ((-limit, limit),))
-    return Chart("errors", "Back-test: error of each quantity", words, points)
-
-
-def _by_part(back: Backtest) -> Chart:
+def backtest_chart(back: Backtest | None) -> Chart | None:
+    """Observed and simulated side by side over the parts of the window; None where there are not two."""
+    if back is None or not back.overall or len(back.hours) < 2:
+        return None
     clock = Clock.of(back.hours[0].start_s, back.hours[-1].end_s)
     start = np.array([s.start_s for s in back.hours])
     end = np.array([s.end_s for s in back.hours])
@@ -207,7 +181,7 @@ def _by_part(back: Backtest) -> Chart:
         )
         each.append(panel(title, series, 100, suffix))
     held = [s for s in back.hours if s.held_out]
-    words = "Observed and simulated over the parts of the window."
+    words = f"{verdict_words(back)} Observed and simulated over the parts of the window."
     if held:
         words += " The engine's speed was fitted on the first half; the second half is predicted, not fitted."
     return Chart("backtest", "Back-test: observed and simulated", words, Plot(clock.axis(), tuple(each)))

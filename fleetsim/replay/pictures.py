@@ -1,4 +1,4 @@
-"""A window over time, drawn: the engines, the trainer's steps, its queue, and the pauses of the whole fleet."""
+"""A window over time, drawn: the engines, the trainer's steps and its queue, with the fleet's pauses as shades."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from msgspec import Struct
 from fleetsim import units
 from fleetsim.history.history import Floats
 from fleetsim.quantities import quantity
-from fleetsim.replay.observe.interruptions import Pauses
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.over_time import DOING, Activity, Doing, WindowSeries
 from fleetsim.replay.words import short, span_of_time
@@ -177,7 +176,6 @@ def _mean_words(of: WindowSeries, scene: Scene) -> str:
     return f" Every point is the mean of {units.seconds(of.per_point * scene.step_s)}, to keep the page small."
 
 
-_MOST_PAUSES = 720
 _FROM = {"exported": "as exported", "log": "as the run log has it", "inferred": "inferred from the engines"}
 
 
@@ -244,28 +242,3 @@ def _depth(queue: WindowSeries, clock: Clock) -> list[ChartSeries]:
     at, mean = clock.places(queue.middle_s), known(queue.of["depth"])
     band = ChartSeries("up to the highest reading", "band", at, known(queue.of["highest"]), low=mean)
     return [band, ChartSeries("mean", "line", at, mean)]
-
-
-def pauses_chart(pauses: Pauses, scene: Scene) -> Chart:
-    """A symbol a pause: one for those with work in hand, another for engines that stood empty."""
-    count = len(pauses.each)
-    chosen = pauses.each
-    if count > _MOST_PAUSES:
-        chosen = tuple(pauses.each[k * (count - 1) // (_MOST_PAUSES - 1)] for k in range(_MOST_PAUSES))
-    every = "" if pauses.period_s is None else f", every {units.seconds(pauses.period_s)}"
-    words = (
-        f"{units.plural(count, 'pause')} of {units.seconds(pauses.mean_s)} on average{every}: the fleet stands still "
-        f"{units.share(pauses.share)} of the time. Each is known to within one reading "
-        f"({units.seconds(scene.step_s)})."
-    )
-    if len(chosen) < count:
-        words += f" {len(chosen):,} of {count:,} are drawn, evenly."
-    series = []
-    kinds = ((False, "with work in hand", look(0)), (True, "engines empty", MarkLook("second", symbol="square-open")))
-    for empty, name, style in kinds:
-        some = [p for p in chosen if p.empty is empty]
-        x, y = scene.clock.places(p.start_s for p in some), known(p.seconds for p in some)
-        said = [f"{units.seconds(p.seconds)}, {name}" for p in some]
-        series += [ChartSeries(name, "dots", x, y, style, said=said, sizes=[7.0] * len(some))] if some else []
-    drawn = panel("seconds of each pause", series)
-    return scene.chart("pauses", "Pauses of the whole fleet", words, [drawn], shaded=False)

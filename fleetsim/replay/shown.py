@@ -15,6 +15,7 @@ its own decisions.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -157,23 +158,16 @@ def overlaid(raw: Mapping[str, Any], values: Mapping[str, Any], observed: Sequen
 
 def raw_paths(raw: Mapping[str, Any], prefix: str = "") -> frozenset[str]:
     """Dotted paths of all values of a scenario's mapping."""
-    found: set[str] = set()
-    for key, value in raw.items():
-        if isinstance(value, Mapping) and value:
-            found |= raw_paths(value, f"{prefix}{key}.")
-        else:
-            found.add(f"{prefix}{key}")
-    return frozenset(found)
+    each = ((f"{prefix}{key}", value) for key, value in raw.items())
+    below = (raw_paths(v, f"{path}.") if isinstance(v, Mapping) and v else (path,) for path, v in each)
+    return frozenset(itertools.chain.from_iterable(below))
 
 
 def read_run(run: str | os.PathLike[str]) -> History:
     """What a run left behind: a file of history, a tracker's folder, or the address of a Prometheus. Raises InputError,
     OutsideError."""
-    where = os.fspath(run)
-    server = where.startswith(("http://", "https://"))
-    window = HistoryWindow(prometheus=where) if server else HistoryWindow(file=where)
     try:
-        return window.read(lambda text: None)
+        return HistoryWindow.of(os.fspath(run)).read(lambda text: None)
     except InputError as error:
         problems = [replace(p, path=RUN) if p.path in ("history", HISTORY) else p for p in error.problems]
         raise InputError(problems) from None

@@ -11,9 +11,9 @@ from fleetsim.replay import words
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.diagnose.finding import Finding, called
 from fleetsim.replay.facts import window_facts
-from fleetsim.replay.model_pictures import backtest_blocks, backtest_charts, lengths_chart
+from fleetsim.replay.model_pictures import backtest_blocks, backtest_chart, lengths_chart, verdict_words
 from fleetsim.replay.observe.observed import Observed
-from fleetsim.replay.observe.over_time import OverTime, WindowSeries
+from fleetsim.replay.observe.over_time import OverTime
 from fleetsim.replay.observed_tables import observed_sections
 from fleetsim.replay.other_fleets import fleets_sections, simulated_again, verification_blocks
 from fleetsim.replay.pictures import (
@@ -21,7 +21,6 @@ from fleetsim.replay.pictures import (
     activity_chart,
     fleet_chart,
     instances_chart,
-    pauses_chart,
     queue_chart,
     trainer_chart,
 )
@@ -102,15 +101,13 @@ def _drawn(over: OverTime, result: Replayed) -> Iterator[Section]:
     until = ("" if e.until_s is None else f" to {clock(e.until_s)}" for e in over.events)
     each = enumerate(zip(over.events, until, strict=True))
     events = tuple(f"{_letter(k)}, {clock(e.at_s)}{to}: {e.text}" for k, (e, to) in each)
-    missing = unseen(over, observed)
     named: tuple[Block, ...] = ()
     if events:
         named = (Words("Named events: the letters in the charts", strong=True), Bullets(events))
     elif over.fleet is not None:
         named = ("No instance went, came or restarted, and there is no hole in the data, as far as it shows.",)
-    not_seen = (Words("Not observed, and not drawn", strong=True), Bullets(missing)) if missing else ()
-    yield Section("The window", (*named, *time_charts(over, observed), *not_seen), on=("page",))
-    simulated = (*_simulated(result), lengths_chart(observed.lengths), *backtest_charts(back))
+    yield Section("The window", (*named, *time_charts(over, observed)), on=("page",))
+    simulated = (*_simulated(result), lengths_chart(observed.lengths), backtest_chart(back))
     yield Section("The window, simulated", present(*simulated), on=("page",))
 
 
@@ -124,7 +121,7 @@ def _simulated(result: Replayed) -> Iterator[str]:
         if not result.backtest.overall:
             yield "Nothing was observed that a simulation could be held against."
         elif len(result.backtest.hours) < 2:
-            yield "Fewer parts than two: the window is too short to be compared part by part."
+            yield f"{verdict_words(result.backtest)} The window is too short to be compared part by part."
         if result.backtest.where:
             yield "Where to look:"
             yield from (f"{units.capital(place)}." for place in result.backtest.where)
@@ -184,41 +181,8 @@ def time_charts(shown: OverTime, observed: Observed) -> Iterator[Chart]:
             yield instances_chart(shown.fleet, shown.names, observed, scene)
     if shown.queue is not None:
         yield queue_chart(shown.queue, observed, scene)
-    if pauses is not None and pauses.each:
-        yield pauses_chart(pauses, scene)
     if shown.activity is not None:
         yield activity_chart(shown.activity, whole_s=observed.span_s)
-
-
-def unseen(shown: OverTime, observed: Observed) -> tuple[str, ...]:
-    """What no chart shows because nobody exported it, a sentence each."""
-    fleet, trainer, queue = shown.fleet, shown.trainer, shown.queue
-
-    def lacks(one: WindowSeries | None, name: str) -> bool:
-        return one is not None and name not in one.of
-
-    rows = (
-        (
-            trainer is None,
-            "Optimizer steps: neither exported nor to be inferred from the engines, so no step time and no idle.",
-        ),
-        (
-            lacks(trainer, "idle"),
-            "The trainer's waiting: not exported, so how long it idles is not known; its steps are.",
-        ),
-        (fleet is None, "Engines: no metric of any instance was read; rates, loads and pauses are not known."),
-        (lacks(fleet, "running"), "Running requests: not exported by the engines."),
-        (lacks(fleet, "waiting"), "Waiting requests: not exported by the engines."),
-        (fleet is not None and observed.lengths is None, "Response lengths: no histogram of them was read."),
-        (fleet is not None and observed.pauses is None, "Fleet-wide pauses: not to be seen in this window."),
-        (queue is None, "The queue of finished samples: not exported; rl_rollout_queue_samples would show it."),
-        (lacks(queue, "depth"), "The depth of the queue: not exported; the age of its oldest sample is."),
-        (
-            lacks(queue, "age") and not lacks(queue, "depth"),
-            "The age of the oldest queued sample: not exported; the depth of the queue is.",
-        ),
-    )
-    return tuple(told for missing, told in rows if missing)
 
 
 def _letter(k: int) -> str:

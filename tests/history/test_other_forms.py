@@ -58,6 +58,23 @@ def _swift(k: int) -> dict[str, object]:
     return {**trained, **more, **rewards, **done, "memory(GiB)": 61.5, "train_speed(s/it)": 24.0}
 
 
+@pytest.mark.parametrize("numbered", [True, False])
+def test_evaluations_of_transformers_stand_beside_the_steps(tmp_path: Path, numbered: bool) -> None:
+    """transformers/trainer_utils.py: speed_metrics. They come in rows of their own, after that of their step."""
+    rows: list[dict[str, float]] = []
+    for k in range(1, STEPS + 1):
+        rows.append({"step_time": 60.0, "completions/mean_length": 500.0, "step": k})
+        if k % 2 == 0:
+            rows.append({"eval_loss": 0.1, "eval_runtime": 200.0, "step": k})
+    if not numbered:
+        rows = [{name: value for name, value in row.items() if name != "step"} for row in rows]
+    log = _steps(tmp_path / "trainer_state.json", json.dumps({"log_history": rows}))
+    assert list(log.columns["step"]) == list(range(1, STEPS + 1))
+    assert [k for k, s in zip(log.columns["step"], log.columns["eval_s"], strict=True) if s == 200.0] == [
+        *range(3, STEPS + 1, 2)
+    ]
+
+
 @pytest.mark.parametrize("form", ["file", "console", "behind its bar"])
 def test_ms_swift(tmp_path: Path, form: str) -> None:
     """modelscope/ms-swift 3602360: swift/trainers/patcher.py writes logging.jsonl and prints the same."""
@@ -168,6 +185,15 @@ def test_verl_after_a_million_other_lines(tmp_path: Path) -> None:
     other = "(WorkerDict pid=12) INFO 08-20 08:53:40 [engine.py:1] something else is said, and said again\n" * 1_000_000
     log = _steps(tmp_path / "long.log", other + "\n".join(_verl(k, "timing_s") for k in range(STEPS)))
     assert len(log) == STEPS
+
+
+def test_bytes_that_are_no_text_spoil_their_own_line_alone(tmp_path: Path) -> None:
+    path = tmp_path / "console.log"
+    lines = [f"step:{k} - timing_s/step:30.0 - timing_s/gen:20.0".encode() for k in range(1, 9)]
+    path.write_bytes(b"\n".join([*lines[:4], b"\xff\xfe \x00 torn", *lines[4:]]))
+    log = read_file(path).steps
+    assert log is not None
+    assert list(log.columns["step"]) == list(range(1, 9))
 
 
 def test_prime_rl_until_june_2026(tmp_path: Path) -> None:

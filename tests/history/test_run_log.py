@@ -45,6 +45,22 @@ LOGS: Mapping[str, tuple[Mapping[str, float], Mapping[str, float], str]] = {
         {"wait_s": 30, "generate_s": 50, "sync_s": 2},
         "begun a step before",
     ),
+    # docs/advance/one_step_off.md, FSDP2: step = wait_prev_gen + old_log_prob + update_actor, and what has no timer
+    "verl one step off of 2025": (
+        {"step": 1, "timing_s/step": 520.0, "timing_s/wait_prev_gen": 45.0, "timing_s/generate_sequences": 458.0,
+         "timing_s/old_log_prob": 108.0, "timing_s/update_actor": 337.0, "timing_s/sync_rollout_weights": 4.0},
+        {"step_s": 520, "wait_s": 45, "generate_s": 458, "train_s": 445, "sync_s": 4, "rest_s": 26},
+        "begun a step",
+    ),
+    # hiyouga/EasyR1 b44b311, experiment_log.jsonl
+    "verl as EasyR1": (
+        {"step": 1, "timing_s": {"step": 90.0, "gen": 40.0, "reward": 1.0, "old": 6.0, "ref": 5.0, "adv": 0.5,
+                                 "update_actor": 22.0, "validation": 12.0, "save_checkpoint": 3.0},
+         "response_length": {"mean": 700.0, "max": 2048.0, "min": 9.0, "clip_ratio": 0.02}},
+        {"step_s": 90, "wait_s": 40, "train_s": 33.5, "reward_s": 1, "eval_s": 12, "checkpoint_s": 3,
+         "length_mean": 700},
+        "the whole generation counts",
+    ),
     "verl separate async": (
         {"training/global_step": 1, **VERL, "timing_s/switch_wait": 6.0,
          "training/off_policy/trajectory_staleness/mean": 1.2},
@@ -73,6 +89,13 @@ LOGS: Mapping[str, tuple[Mapping[str, float], Mapping[str, float], str]] = {
         {"step_s": 50, "wait_s": 15, "train_s": 32, "sync_s": 3, "checkpoint_s": 0, "clip_share": 0.1,
          "length_mean": 500, "total_tokens": 70000},
         "taken off",
+    ),
+    # allenai/open-instruct of October 2025: open_instruct/grpo_fast.py
+    "open-instruct of 2025": (
+        {"training_step": 1, "time/total": 100.0, "time/training": 60.0, "time/trainer_idling": 30.0,
+         "time/saving": 0.0, "val/sequence_lengths": 900.0},
+        {"step_s": 100, "wait_s": 30, "train_s": 70},
+        "leave of time/total",
     ),
     "openrlhf": (
         {"train/global_step": 1, "train/timing/generation": 30.0, "train/timing/make_experience": 8.0,
@@ -107,6 +130,13 @@ LOGS: Mapping[str, tuple[Mapping[str, float], Mapping[str, float], str]] = {
         {"system/step": 1, "time/step_total": 33.0, "time/step_rollout": 20.0, "time/step_train": 8.0,
          "time/step_old_log_probs_values": 2.0, "time/step_model_update": 1.0, "tokens/response_length/mean": 99.0},
         {"step_s": 33, "wait_s": 20, "train_s": 10, "sync_s": 1, "length_mean": 99},
+        "wait for the batch",
+    ),
+    # alibaba/ROLL of October 2025: roll/pipeline/agentic/agentic_pipeline.py
+    "roll of 2025": (
+        {"system/step": 1, "time/rollout": 20.0, "time/ref_log_probs_values_reward": 3.0, "time/adv": 0.5,
+         "time/old_log_probs_values": 2.0, "tokens/response_length/mean": 99.0},
+        {"wait_s": 20, "ref_s": 3, "logp_s": 2, "advantage_s": 0.5, "length_mean": 99},
         "wait for the batch",
     ),
     "areal": (

@@ -126,6 +126,25 @@ def test_the_lines_that_are_passed_over_say_nothing(shape: Shape, parts: list[tu
     assert repr(list(rows_of(shape, lines))) == repr(list(rows_of(unfiltered, lines)))
 
 
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.framework)
+@pytest.mark.parametrize(
+    "head",
+    [
+        "2026-08-20T09:00:01.123456789Z stdout F ",
+        "2026-08-20T09:00:01Z ",
+        "[2026-08-20 09:00:01] ",
+        "0: ",
+        "[rank0]: ",
+        "0: \x1b[36m(A pid=3)\x1b[0m ",
+    ],
+)
+def test_what_carries_a_line_does_not_change_it(shape: Shape, head: str) -> None:
+    """Kubernetes with times, moreutils' ts, srun --label, torchrun."""
+    plain = list(rows_of(shape, [f"{line}\n" for line in _HEADINGS]))
+    assert plain
+    assert repr(list(rows_of(shape, [f"{head}{line}\n" for line in _HEADINGS]))) == repr(plain)
+
+
 _WORDS = st.text(st.sampled_from('ab1 :|_/"\\\xa0\t.'), max_size=5)
 _FIELDS = st.tuples(st.sampled_from(["a", "b", "b c", ""]) | _WORDS, _NUMBERS | _WORDS).map(": ".join)
 

@@ -272,6 +272,7 @@ def _dicts(lines: Iterable[str]) -> Iterator[Row]:
         if line.endswith("}") and (found := _DICT.search(line)) is not None:
             head = line[: found.start(1)]
             if "eval" in head.lower():
+                yield {"eval/step": 1.0}
                 continue
             row = dict_of(found[1])
             # its two last words

@@ -30,18 +30,21 @@ class TableSteps(Struct, frozen=True):
 def steps_of_table(table: RunLogTable, known: FrameworkLog, names: Mapping[str, str]) -> TableSteps:
     """The steps of a table. names: metric -> its name in the table.
 
-    Rows without a step number belong to the next row that has one: what the framework logs in rows of its own
-    (`FrameworkLog.added`) is added up, of the rest the last counts. Rows that say nothing about a step (an evaluation,
-    a table) are passed over. Without any step number every row is a step.
+    Rows without a step number belong to the next row that has one, and so do rows that say nothing but what the
+    framework logs in rows of its own (`FrameworkLog.added`): that is added up, of the rest the last counts. Rows that
+    say nothing about a step (a table of samples) are passed over. Without any step number every row is a step.
     """
     columns = {metric: table.column(name) for metric, name in names.items()}
     told = {m: c for m, c in columns.items() if m not in {*CLOCKS, *RUNNING, *known.step}}
-    says = np.zeros(len(table), dtype=bool)
-    for column in told.values():
+    says, own_step = (np.zeros(len(table), dtype=bool) for _ in range(2))
+    for metric, column in told.items():
         says |= np.isfinite(column)
+        if metric not in known.added:
+            own_step |= np.isfinite(column)
     counters = (columns[s] for s in known.step if s in columns)
     counter = next((c for c in counters if np.isfinite(c).any()), None)
-    at = np.arange(1.0, len(table) + 1) if counter is None else np.where(np.isfinite(counter), counter, np.nan)
+    at = np.cumsum(own_step, dtype=float) if counter is None else counter
+    at = np.where(own_step & np.isfinite(at), at, np.nan)
     every = np.flatnonzero(np.isfinite(at) & says)
     rows = every[at[every] <= last_kept(at[every])]
     numbers, first, place = np.unique(at[rows], return_index=True, return_inverse=True)

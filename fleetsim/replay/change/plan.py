@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from fleetsim.config.base import MAX_COUNT, ConfigSection, Count, Fraction
-from fleetsim.config.data_files import read_text
+from fleetsim.config.data_files import read_json
 from fleetsim.config.engine_profile import Profile, Value
 from fleetsim.config.pools import Instances
 from fleetsim.config.problems import problems_of
@@ -22,7 +22,6 @@ from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, Problem
 from fleetsim.estimates import Estimate
-from fleetsim.json_text import from_json
 from fleetsim.records import replace
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.change.patch import Deployment, patch_of, rollback_command
@@ -35,7 +34,7 @@ from fleetsim.size.headroom import staleness_budget
 
 SCHEMA_VERSION: Literal[1] = 1
 MAX_BYTES = 16 * 2**20
-_COMPLETE = "is it complete, and the right file?"
+COMPLETE = "is it complete, and the right file?"
 
 Text = Annotated[str, Field(max_length=100_000)]
 # A window may lie anywhere in unix time; costs and rates have no bound of their own.
@@ -155,19 +154,7 @@ def plan_from_mapping(mapping: object, where: str = "plan") -> SavedPlan:
 
 def load_plan(path: str | os.PathLike[str]) -> SavedPlan:
     """The plan in a JSON file. Raises InputError: no such file, no JSON, unknown keys, wrong values."""
-    return plan_from_mapping(json_of(path), os.fspath(path))
-
-
-def json_of(path: str | os.PathLike[str], flag: str = "PLAN.json") -> object:
-    """What a JSON file holds. flag: names it where there is none. Raises InputError."""
-    shown = os.fspath(path)
-    try:
-        return from_json(read_text(path, flag, MAX_BYTES))
-    except json.JSONDecodeError as error:
-        rule = f"is not valid JSON: {error.msg}"
-        raise InputError([Problem(f"{shown}:{error.lineno}", None, rule, _COMPLETE)]) from None
-    except ValueError as error:
-        raise InputError([Problem(shown, None, str(error)[:160], _COMPLETE)]) from None
+    return plan_from_mapping(read_json(path, "PLAN.json", MAX_BYTES, COMPLETE), os.fspath(path))
 
 
 def plan_text(plan: SavedPlan) -> str:

@@ -146,7 +146,7 @@ def cure_of(lever: StepLever, observed: Observed) -> Cure:
     account = observed.account
     assert account is not None  # it is where levers come from
     found = account.phase(lever.column)
-    metric = (None if found is None else found.metric) or _NAMED.get(account.framework or "", "step_s")
+    metric = (None if found is None else found.metric) or account.step_metric
     now, spread = (lever.mean, 0.0) if found is None else (found.course.usual, found.course.spread)
     if found is None or found.metric is None:
         now = account.now_s
@@ -162,10 +162,6 @@ def cure_of(lever: StepLever, observed: Observed) -> Cure:
     verify = Verify(metric, max(0.0, now - lever.high), max(0.0, now - most), after)
     seconds = lever.mean, lever.low, lever.high
     return Cure(lever.cause, lever.phase, *seconds, lever.since_step, lever.why, do, verify, undo_of(do))
-
-
-# What a framework calls a step's seconds, where a phase has no timer.
-_NAMED = {"trl": "step_time", "verl": "timing_s/step", "nemo-rl": "timing/train/total_step_time"}
 
 
 def _values(lever: StepLever, observed: Observed) -> dict[str, str]:

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.history.step_logs.frameworks import ANY_CURES
-from fleetsim.replay.diagnose.step_scene import WORTH, StepScene, outside_share, scene_of, unevenness, why_slow
+from fleetsim.replay.diagnose.step_scene import WORTH, StepScene, outside_share, scene_of, tail_s, unevenness, why_slow
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.phases import EVALUATES, UNEXPLAINED, Phase, plain
 
@@ -226,7 +226,7 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
         if uneven:
             cost = min(other, EVEN * wait / unevenness(scene))
         if cause == "long tail":
-            cost = _without_tail(scene, cost)
+            cost = cost if (given_back := tail_s(scene)) is None else max(0.0, wait - given_back)
         costs = (cost, 0.5 * min(cost, other), max(cost, BALANCE * other))
     else:
         if not scene.rollout_binds:
@@ -234,21 +234,17 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
         cause, why = why_slow(scene)
         saved = wait
         if cause == "judge or tool slow":
-            saved = min(wait, scene.step_s * outside_share(scene))
-        if cause == "long tail":
-            saved = wait - _without_tail(scene, 0.0)
+            # of a group, which ends with its slowest sample, the mean sample's share is the least
+            whole = scene.held_s if "sample_s_mean" in scene.means else scene.step_s
+            saved = whole * outside_share(scene)
+        elif cause == "long tail":
+            given_back = tail_s(scene)
+            saved = wait if given_back is None else given_back
+        elif cause == "straggler":
+            saved = scene.held_s * (1.0 - EVEN / unevenness(scene))
+        saved = min(wait, saved)
         costs = (wait - saved, 0.0, wait - 0.5 * saved)
     yield from _lever(scene, cause, "wait_s", costs, why)
-
-
-def _without_tail(scene: StepScene, unknown: float) -> float:
-    """Seconds of the wait that are left where the one in twenty responses that are longest are cut; `unknown` where the
-    log does not say how long they are. A generation takes as much longer as its longest response."""
-    if not scene.p95 or not scene.has("length_max"):
-        return unknown
-    wait = scene.now("wait_s")
-    whole = max(wait, scene.means.get("generate_s", 0.0))
-    return max(0.0, wait - whole * (1.0 - min(1.0, scene.p95 / scene.means["length_max"])))
 
 
 def _beside(scene: StepScene) -> Iterator[StepLever]:
@@ -259,7 +255,8 @@ def _beside(scene: StepScene) -> Iterator[StepLever]:
         if phase is not None and phase.share >= EVALUATES:
             why = f"it takes {units.share(phase.share, 0)} of the run's time"
             yield StepLever(cause, phase.name, column, phase.seconds, phase.seconds / 2, phase.seconds, why)
-    for column, cause in ((UNEXPLAINED, "unexplained time"), ("wait_s", "evaluation" if scene.overlaps else "")):
+    hidden = (UNEXPLAINED, "unexplained time"), ("between_s", "unexplained time")
+    for column, cause in (*hidden, ("wait_s", "evaluation" if scene.overlaps else "")):
         phase = account.phase(column)
         if phase is None or phase.course.every is None or not cause:
             continue

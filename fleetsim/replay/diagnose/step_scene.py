@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from statistics import NormalDist
 
 import numpy as np
 from msgspec import Struct
 
 from fleetsim import units
+from fleetsim.config.workload import GROUP_CORRELATION
 from fleetsim.history.step_logs.steps import TRAINING
 from fleetsim.replay.observe.account import FRESH
 from fleetsim.replay.observe.observed import LengthHistogram
 from fleetsim.replay.observe.phases import Account
 
+GROUP = 8  # samples of a group where the log does not say, as most recipes have
 POINTS = 100  # quantiles over which the longest of a group is averaged
 UNEVEN = 1.3  # the longest sample's seconds / what its length alone would make them: an instance is slower than others
 SWINGS, SWINGING = 2.0, 0.1  # deviation of the generation / that of the mean response, and the least that tells
 TAIL = 3.0  # longest response / the length that a tenth exceed
+LENGTHENS = 0.5  # of what a cut of the tail gives back: so much the longest response must add to a generation
 OUTSIDE = 0.35  # of a sample's seconds: those that do not grow with its length
 RUNS_OUT = 0.15  # of rollout's time, without work although the trainer waits
 FEW = 0.5  # of a batch: fewer samples in flight, beside a trainer that waits for them, are held back before the engines
@@ -33,20 +36,53 @@ WORTH = 0.05  # of a step: what gives back less is no cause
 class StepScene(Struct, frozen=True):
     """What the rules look at.
 
-    ready: of the trainer's wait, the share beside a batch that stands ready. p95, p90: lengths that one in twenty and a
-    tenth exceed, tokens; group_max: the mean of a group's longest.
+    ready: of the trainer's wait, the share beside a batch that stands ready. p90: length that a tenth exceed, tokens;
+    length: of a share of the responses -> the length that no more of them exceed; None = the log has no law.
     """
 
     account: Account
     ready: float
     p90: float | None
-    p95: float | None
-    group_max: float | None = None
+    length: Callable[[float], float] | None = None
+
+    @property
+    def p95(self) -> float | None:
+        """The length that one in twenty exceed, tokens."""
+        return self.p90 if self.length is None else self.length(0.95)
+
+    @property
+    def group_max(self) -> float | None:
+        """The mean of a group's longest, where the log says how many a group has."""
+        if self.length is None or "group_size" not in self.means:
+            return None
+        return float(np.mean([self.group_longest((n + 0.5) / POINTS) for n in range(POINTS)]))
+
+    def group_longest(self, share: float) -> float:
+        """The length that this share of the groups' longest does not exceed; of a law alone."""
+        assert self.length is not None
+        return self.length(share ** (1.0 / max(1.0, self.means.get("group_size", GROUP))))
 
     @property
     def means(self) -> Mapping[str, float]:
         """Of the log's columns, as they are now."""
         return self.account.present
+
+    @property
+    def window(self) -> float:
+        """Batches that may be on the way, with the one that the trainer has: of the log, else one and the versions of
+        the weights that pass meanwhile, else by Little's law."""
+        m, trainer = self.means, self.step_s - self.now("wait_s")
+        if {"window_cap_groups", "pull_groups"} <= set(m) and m["pull_groups"]:
+            return max(1.0, m["window_cap_groups"] / m["pull_groups"])
+        if (age := m.get("staleness_steps")) is not None:
+            return 1.0 + age
+        return max(1.0, (m.get("group_s_mean", 0.0) + trainer) / self.step_s)
+
+    @property
+    def held_s(self) -> float:
+        """Seconds of a step that samples in the making account for: by Little's law a window of so many batches holds
+        each for as many steps, in the making and then while the trainer works."""
+        return self.step_s - (self.step_s - self.now("wait_s")) / self.window
 
     def now(self, *columns: str) -> float:
         """Seconds that these phases take now."""
@@ -86,18 +122,14 @@ def scene_of(account: Account, lengths: LengthHistogram | None, ready: float) ->
     """What the rules look at. ready: of the trainer's wait, beside a batch."""
     p90, law = (None, None) if lengths is None else (lengths.p90, lengths.law)
     if law is None:
-        return StepScene(account, ready, p90, p90)
+        return StepScene(account, ready, p90)
     sigma = math.sqrt(math.log1p(law.cv**2))
+    most = math.inf if law.cap is None else law.cap
 
     def length(quantile: float) -> float:
-        found = math.exp(math.log(law.mean) - sigma**2 / 2 + sigma * NormalDist().inv_cdf(quantile))
-        return found if law.cap is None else min(found, law.cap)
+        return min(most, math.exp(math.log(law.mean) - sigma**2 / 2 + sigma * NormalDist().inv_cdf(quantile)))
 
-    size = account.present.get("group_size")
-    if size is None:
-        return StepScene(account, ready, p90, length(0.95))
-    longest = float(np.mean([length(((n + 0.5) / POINTS) ** (1.0 / max(1.0, size))) for n in range(POINTS)]))
-    return StepScene(account, ready, p90, length(0.95), longest)
+    return StepScene(account, ready, p90, length)
 
 
 def why_slow(scene: StepScene) -> tuple[str, str]:
@@ -211,18 +243,51 @@ def _tail(scene: StepScene) -> str:
     cap, pull = m.get("window_cap_groups"), m.get("pull_groups")
     ahead = m.get("staleness_steps", _batches_in_flight(scene))  # batches, or versions of the weights
     narrow = ahead < 0.9 if cap is None or pull is None else cap < 2.0 * pull
-    if scene.account.mode == "asynchronous" and not narrow:
+    given_back, beside = tail_s(scene), scene.account.mode == "asynchronous"
+    if beside and (not narrow or (given_back is not None and given_back < WORTH * scene.step_s)):
         return ""
     if "length_max" not in m:  # the longest of a batch swings where the mean of all does not
         timer = "generate_s" if "generate_s" in m else "wait_s"
         seconds, tokens = (scene.account.scatter.get(name, 0.0) for name in (timer, "length_mean"))
-        clear = scene.account.mode != "asynchronous" and seconds >= SWINGS * max(tokens, 0.5 * SWINGING)
+        clear = not beside and seconds >= SWINGS * max(tokens, 0.5 * SWINGING)
         by, mean = units.share(seconds, 0), units.share(tokens, 0)
         swings = f"generation swings by {by} from step to step, the mean response by {mean}"
-        return f"{swings}: the longest of a batch decides, and the others wait for it" if clear else ""
+        said = f"{swings}: the longest of a batch decides, and the others wait for it"
+        return said if clear and _longest_over_p90(tokens, m) >= TAIL else ""
     if scene.p90 is None or m["length_max"] < TAIL * scene.p90:
         return ""
+    if scene.account.token_s is not None and scene.account.mode == "synchronous" and given_back:
+        slope, error = scene.account.token_s
+        if (slope + 2.0 * error) * (m["length_max"] - (scene.p95 or 0.0)) < LENGTHENS * given_back:
+            return ""  # a generation takes no longer where its longest response does
     return (
         f"the longest response of a batch has {m['length_max']:,.0f} tokens, nine of ten fewer than {scene.p90:,.0f}: "
         "the others wait for it"
     )
+
+
+def tail_s(scene: StepScene) -> float | None:
+    """Seconds of a step that it gives back to cut the one in twenty responses that are longest; None where the log does
+    not say how long they are. A generation takes as much longer as its longest response; where a window of several
+    batches is on the way, a batch is complete with as many of its groups, and waits for the longest of those."""
+    m, window = scene.means, scene.window
+    if not scene.p95 or "length_max" not in m:
+        return None
+    longest, whole = m["length_max"], max(scene.now("wait_s"), m.get("generate_s", 0.0))
+    if scene.account.mode == "asynchronous":
+        whole = scene.held_s
+        if scene.length is not None and window > 1.0 + FRESH:
+            longest = min(longest, scene.group_longest(1.0 / window))
+    return whole * max(0.0, 1.0 - scene.p95 / longest)
+
+
+def _longest_over_p90(scatter: float, means: Mapping[str, float]) -> float:
+    """The longest of a batch / the length that a tenth exceed, of a lognormal law as wide as batches' means scatter;
+    infinite where the log does not say how many samples a batch has."""
+    samples = means.get("samples", 0.0)
+    if samples < 2:
+        return math.inf
+    # siblings share a part of their variance: a mean of them scatters as one of fewer samples
+    alone = samples / (1.0 + (means.get("group_size", GROUP) - 1.0) * GROUP_CORRELATION)
+    sigma = math.sqrt(math.log1p(scatter**2 * alone))
+    return math.exp(sigma * (NormalDist().inv_cdf(0.5 ** (1.0 / samples)) - NormalDist().inv_cdf(0.9)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ from fleetsim.history.step_logs.steps import TRAINING
 from fleetsim.records import replace
 from fleetsim.replay.observe.intervals import sums_of
 from fleetsim.replay.observe.phases import UNEXPLAINED, Account, Mode, Phase
-from fleetsim.replay.observe.segments import course_of
+from fleetsim.replay.observe.segments import FEWEST_TURNS, course_of, spikes_of
 from fleetsim.replay.observe.steps import PARTS, TIMED, Steps
 
 NAMES: Mapping[str, str] = {
@@ -31,6 +32,7 @@ NAMES: Mapping[str, str] = {
     "eval_s": "evaluation",
     "checkpoint_s": "checkpoint",
     "other_s": "other timers",
+    "between_s": "between two steps",
 }
 """Column of a log -> what its phase is called. In a synchronous step wait_s is the generation."""
 GENERATION = "generation"
@@ -53,7 +55,12 @@ def _of_log(log: StepLog) -> Account | None:
     found = None if parts or mode != "unknown" else by_lengths(columns)
     if found is not None:
         parts, mode = {"wait_s": found, "update_s": step_s - found}, "synchronous"
+    if "eval_s" not in parts and "evaluated" in columns:
+        parts |= _evaluations(step_s - sum(map(np.nan_to_num, parts.values())), columns["evaluated"])
     numbers = columns.get("step", np.arange(1.0, len(log) + 1))
+    if "eval_s" not in parts and "time_s" in columns:
+        for name, seconds in _between(columns["time_s"], step_s, numbers):
+            parts[name], step_s = seconds, step_s + seconds
     account = _account(step_s, parts, numbers, mode, log.metrics, log.framework)
     changed = [p.course.at or 0 for p in account.phases if abs(p.course.excess) >= CHANGED * account.now_s]
     first = max(changed, default=0)
@@ -61,11 +68,13 @@ def _of_log(log: StepLog) -> Account | None:
     present = {name: mean for name in columns if (mean := now.mean(name)) is not None}
     if before is not None and before > 0 and "length_mean" in present:
         present["length_growth"] = present["length_mean"] / before - 1.0
-    scatter = {
-        name: float(np.nanstd(now.columns[name])) / abs(present[name])
+    scatter = {  # from step to step: a trend is none
+        name: float(np.nanstd(np.diff(now.columns[name]))) / math.sqrt(2.0) / abs(present[name])
         for name in ("wait_s", "generate_s", "length_mean")
-        if present.get(name)
+        if present.get(name) and len(now) > 1
     }
+    made_s, longest = now.columns.get("generate_s", now.columns.get("wait_s")), now.columns.get("length_max")
+    grows = None if made_s is None or longest is None else _slopes(made_s, longest[None], _VARIES)
     return replace(
         account,
         estimated=found is not None,
@@ -74,6 +83,8 @@ def _of_log(log: StepLog) -> Account | None:
         and ((slope := _taken_off(columns)) is None or slope[0] - 2.0 * slope[1] < -0.5),
         present=present,
         scatter=scatter,
+        step_metric=log.metrics.get("step_s", "step_s"),
+        token_s=None if grows is None else (float(grows[0][0]), float(grows[1][0])),
     )
 
 
@@ -176,6 +187,27 @@ def _leaves(columns: Mapping[str, Floats]) -> Iterator[tuple[str, Floats]]:
             yield name, columns[name]
     if "wait_s" not in columns and "trainer_idle" in columns:
         yield "wait_s", columns["trainer_idle"] * columns["step_s"]
+
+
+def _evaluations(left: Floats, evaluated: Floats) -> Iterator[tuple[str, Floats]]:
+    """Seconds of evaluations that no timer says: what is left of a step now and then, as often as one ended."""
+    spikes, every = spikes_of(left, np.isfinite(left))
+    apart = np.diff(np.flatnonzero(np.isfinite(evaluated)))
+    if every is not None and apart.size and np.median(apart) == every:
+        yield "eval_s", np.where(spikes, left - np.nanmedian(left[~spikes]), 0.0)
+
+
+def _between(time_s: Floats, step_s: Floats, numbers: Floats) -> Iterator[tuple[str, Floats]]:
+    """Seconds that the log's clock has between two steps now and then, beyond those that they take: an evaluation or a
+    checkpoint outside the step's own timer."""
+    apart = np.r_[np.nan, np.diff(time_s)] - step_s
+    apart[np.r_[True, np.diff(numbers) != 1.0]] = np.nan
+    known = np.isfinite(apart)
+    spikes, every = spikes_of(apart, known) if known.any() else (known, None)
+    beyond = np.where(spikes, apart - np.median(apart[known & ~spikes]), 0.0) if every is not None else np.zeros(1)
+    # a few are restarts; and what a later step has in its own seconds the clock takes back there
+    if spikes.sum() >= FEWEST_TURNS and apart[known].sum() >= _INSIDE * beyond.sum():
+        yield "between_s", beyond
 
 
 def mode_of(log: StepLog) -> Mode:

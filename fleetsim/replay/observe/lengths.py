@@ -175,9 +175,9 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 
 
 def logged_lengths(log: StepLog, steps: Steps) -> LengthHistogram | None:
-    """A lognormal law, cut at the cap, whose mean is the log's and whose width fits best what else the log says: its
-    percentiles, the share that was cut, or the longest of a step's samples; without them its standard deviation. None
-    where nothing but a mean is known.
+    """A lognormal law, cut at the cap or the longest response, whose mean is the log's and whose width fits best what
+    else the log says: its percentiles, the share that was cut, or the longest of a step's samples; without them its
+    standard deviation. None where nothing but a mean is known.
 
     Its quantiles are those of this law, except where the log has its own."""
     mean = log.mean("length_mean")
@@ -195,7 +195,9 @@ def logged_lengths(log: StepLog, steps: Steps) -> LengthHistogram | None:
     deviation = log.mean("length_std")
     if not facts and not deviation:
         return None
-    mu, sigma = _fitted(mean, cap, facts, deviation or 0.0)
+    # nobody saw a longer one: a law without an end would draw responses that no context holds
+    end = most if cap is None and most is not None and most > mean else cap
+    mu, sigma = _fitted(mean, end, facts, deviation or 0.0)
     le, count = _buckets(mu, sigma, cap, most or mean * 20.0, steps.total or 1.0, samples or 1.0)
     own = {q: log.mean(name) for name, q in _QUANTILES.items()}
     # as a scenario writes it; one that is too wide is not to be written
@@ -213,7 +215,7 @@ def logged_lengths(log: StepLog, steps: Steps) -> LengthHistogram | None:
         prompt_mean=log.mean("prompt_mean"),
         group_size=None if size is None else Reading(size, "log"),
         drift_per_h=None if slope is None else slope / mean,
-        law=LoggedLaw(whole, cv, cap) if LEAST_CV <= cv <= MOST_CV else None,
+        law=LoggedLaw(whole, cv, end) if LEAST_CV <= cv <= MOST_CV else None,
     )
 
 

@@ -107,8 +107,8 @@ class FleetView(Struct, frozen=True):
 
 
 class LoggedLaw(Struct, frozen=True):
-    """A lognormal law of lengths: mean (tokens) and deviation / mean before the cap, which None stands for if there is
-    none."""
+    """A lognormal law of lengths: mean (tokens) and deviation / mean before the cap: the framework's, else the longest
+    response; None where the log says neither."""
 
     mean: float
     cv: float

@@ -41,12 +41,13 @@ class Phase(Struct, frozen=True):
 class Account(Struct, frozen=True):
     """The seconds of a step, by phase, the longest first.
 
-    step_s: mean seconds; steps: how many were seen. mode: how generation and training lie to each other. framework:
-    whose log it is; None = exported metrics. estimated: no timer parts the step, and what its seconds have to do with
-    its responses' lengths says what generation takes at least. either: synchronous is only likelier than asynchronous.
-    present: means of the log's columns since the last
-    change of a phase (`length_growth`: how much longer the responses are than before it); scatter: deviation / mean of
-    the same rows.
+    step_s: mean seconds, step_metric: what the framework calls them; steps: how many were seen. mode: how generation
+    and training lie to each other. framework: whose log it is; None = exported metrics. estimated: no timer parts the
+    step, and what its seconds have to do with its responses' lengths says what generation takes at least. either:
+    synchronous is only likelier than asynchronous. present: means of the log's columns since the last change of a phase
+    (`length_growth`: how much longer the responses are than before it); scatter: deviation / mean of the same rows,
+    from one to the next. token_s: seconds that each token of the longest response adds to a generation, and their
+    standard error; None where the log does not tell.
     """
 
     step_s: float
@@ -58,6 +59,8 @@ class Account(Struct, frozen=True):
     either: bool = False
     present: Mapping[str, float] = field(default_factory=dict)
     scatter: Mapping[str, float] = field(default_factory=dict)
+    token_s: tuple[float, float] | None = None
+    step_metric: str = "step_s"
 
     def phase(self, column: str) -> Phase | None:
         """The phase of a column; None where the log has none."""

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from fleetsim.distributions import binomial_above
+from fleetsim.distributions import binomial_above, student_quantile
 from fleetsim.history.counters import MAX_HOLE_S
 from fleetsim.history.history import Floats
 
@@ -113,7 +113,7 @@ FEWEST = 4  # rows on either side of a change
 # Of the median, robust standard deviations, and of the highest row: what stands out above all three is a spike.
 SPIKE, ROBUST, HEIGHT = 0.5, 8.0, 0.1
 REGULAR = 0.8  # of the distances between spikes: so many must be the usual one, or a multiple of it
-SURE = 4.0  # standard errors by which two levels differ
+SURE = 0.99997  # two levels differ: so sure by Student's law, four standard errors of many rows and more of few
 BY = 0.1  # of the higher level: a change by less is no other level
 
 
@@ -127,7 +127,7 @@ def course_of(values: Floats) -> PhaseCourse:
     if not known.any():
         return PhaseCourse("constant", 0.0, 0.0, 0.0)
     mean = float(values[known].mean())
-    spikes, every = _spikes(values, known)
+    spikes, every = spikes_of(values, known)
     rows = np.flatnonzero(known & ~spikes)
     y = values[rows]
     level = PhaseCourse("constant" if every is None else "periodic", mean, float(y.mean()), float(y.std()), every=every)
@@ -143,18 +143,19 @@ def course_of(values: Floats) -> PhaseCourse:
         len(y) * np.log(max(rest, least) / len(y)) + parameters * np.log(len(y))
         for rest, parameters in ((one, 1), (two, 3), (line, 2))
     ]
-    best = int(np.argmin(costs))
+    best, errors = int(np.argmin(costs)), student_quantile(len(y) - 2, SURE)
     was, now = float(before.mean()), float(after.mean())
     error = float(np.sqrt(before.var() / len(before) + after.var() / len(after)))
-    if best == 1 and abs(now - was) > max(SURE * error, BY * max(abs(was), abs(now))):
+    if best == 1 and abs(now - was) > max(errors * error, BY * max(abs(was), abs(now))):
         return PhaseCourse("since", mean, now, float(after.std()), was, int(rows[place]), every)
     first, last, spread = float(fitted[0]), float(fitted[-1]), float(np.sqrt(line / len(y)))
-    if best == 2 and abs(last - first) > max(BY * max(abs(first), abs(last)), SURE * spread / np.sqrt(len(y))):
+    error = float(np.sqrt(12.0 * line / (len(y) - 2) / len(y)))  # of what a line through so many rows rises by
+    if best == 2 and abs(last - first) > max(errors * error, BY * max(abs(first), abs(last))):
         return PhaseCourse("rising", mean, last, spread, first, None, every)
     return level
 
 
-def _spikes(values: Floats, known: Mask) -> tuple[Mask, int | None]:
+def spikes_of(values: Floats, known: Mask) -> tuple[Mask, int | None]:
     """Rows far above the others that come again at one distance, and that distance; none where they do not. Of every
     other row it is no spike: so a trainer waits whose two batches are made together."""
     y = values[known]

@@ -118,12 +118,8 @@ def _takes_turns(history: History, on: float) -> bool:
 def _share_of_time(history: History, name: str) -> float | None:
     """Seconds that a counter of seconds grew by / those in which it was read."""
     values = history.fleet.get(name)
-    if values is None:
-        return None
-    grown = increments(values, history.step_s)
-    known = np.isfinite(grown)
-    span = float(known.sum()) * history.step_s
-    return float(grown[known].sum()) / span if span > 0 else None
+    grown = None if values is None else number(mean(increments(values, history.step_s)))
+    return None if grown is None else grown / history.step_s
 
 
 def _ran_dry(history: History, empty: list[Pause]) -> bool:

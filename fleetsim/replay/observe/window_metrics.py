@@ -143,32 +143,27 @@ def window_means(window: Window) -> tuple[dict[str, Mean], dict[str, str]]:
     return {name: found for name, found in means.items() if name not in few}, missing
 
 
-_STEPS, _ENGINES = "no optimizer steps are exported", "no engine exports it"
 _MISSING = {
-    "step_s": _STEPS,
+    "step_s": "no optimizer steps are exported",
     "trainer_idle_fraction": "the trainer's sample-wait is not exported",
     "sync_fraction": "the trainer's weight sync is not exported",
     "train_s": "the trainer's compute is not exported",
     "instance_s_per_step": "engines or optimizer steps are not exported",
     "trained_samples": "trained samples are not exported",
-    "generated_tok_s": _ENGINES,
-    "instance_tok_s": _ENGINES,
     "tokens_per_trained_token": "trained tokens are not exported",
-    "pause_share": _ENGINES,
-    "running": _ENGINES,
-    "waiting": _ENGINES,
     "queue_depth": "the queue of finished samples is not exported",
     "oldest_sample_age_steps": "the age of queued samples is not exported",
-    "kv_use": _ENGINES,
-    "preemptions_per_s": _ENGINES,
     "prefix_hit": "nothing is looked up in a prefix cache, or no engine counts it",
-    "finished_s": _ENGINES,
-    "aborted_share": _ENGINES,
-    "length_share": _ENGINES,
     "dropped_share": "dropped samples are not exported",
-    "response_tokens.mean": "response lengths are not exported",
-    "response_tokens.p99": "response lengths are not exported",
+    **dict.fromkeys(("response_tokens.mean", "response_tokens.p99"), "response lengths are not exported"),
     "mfu": "the trainer's utilization is not exported",
+    **dict.fromkeys(
+        (
+            *("generated_tok_s", "instance_tok_s", "pause_share", "running", "waiting", "kv_use"),
+            *("preemptions_per_s", "finished_s", "aborted_share", "length_share"),
+        ),
+        "no engine exports it",
+    ),
 }
 _Series = tuple[str, Floats, Floats]
 

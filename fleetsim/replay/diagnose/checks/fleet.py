@@ -292,10 +292,6 @@ def backlog(case: Case) -> Reply:
     idle = None if case.colocated else case.engines_idle
     if idle is not None:
         evidence.append(f"instances stand without work {units.share(idle)} of the time")
-    if case.observed.fleet is None and idle is not None and slow and case.starving is False:
-        left = idle - sum(d.gives[1] for d in slow if d.gives is not None)
-        if left > IDLE:
-            return _too_large(evidence, left, "with what is known of the job:\nfleetsim replay ... --scenario job.yaml")
     if case.starving is False and not case.colocated and not slow:
         found = _too_many(case, idle, evidence)
         if found is not None:
@@ -332,9 +328,9 @@ def _too_many(case: Case, idle: float | None, evidence: list[str]) -> Reply | No
     return None
 
 
-def _too_large(evidence: Sequence[str], share: float, replay: str = "fleetsim replay ...") -> Reply:
-    said, then = "more instances than the trainer needs", f"{replay} --recommend"
-    return Reply("fault", said, evidence, then, (0.0, share), TOO_LARGE)
+def _too_large(evidence: Sequence[str], share: float) -> Reply:
+    said = "more instances than the trainer needs"
+    return Reply("fault", said, evidence, "fleetsim replay ... --recommend", (0.0, share), TOO_LARGE)
 
 
 def _spare(case: Case, evidence: list[str]) -> float:
