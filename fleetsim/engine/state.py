@@ -9,7 +9,6 @@ they are used up.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -43,9 +42,6 @@ _HELD_AS = {"instances": "rows"}
 _NONE = np.zeros(1)
 # First rows of a table that gets room ahead, that room counted.
 _MANY = 500_000
-# Tables of samples of former runs, the latest last, and what `getrefcount` says of one that is free.
-_SPARE: list[NDArray[Any]] = []
-_KEPT, _FREE = 4, 3
 _NO_STATION = np.zeros(0, STATION)
 GROUP_TABLES = ("ready", "blocked", "owed")
 SAMPLE_TABLES = ("timer_s", "timer_key", "requeue", "reward_s")
@@ -248,10 +244,8 @@ class World:
                 self.set(cap_prefixes=rows)
             own = (*SAMPLE_TABLES, *(["visits"] if len(self.stations) else []))
             own += ("loaded_s",) if self.get("hosts") else ()
-            for name in own:
+            for name in (*own, "samples"):  # the one whose length is asked is the last to grow
                 self._lengthen(name, room)
-            self.samples = _with_room(self.samples, room)  # the one whose length is asked is the last to grow
-            self._show("samples")
         self.set(n_samples=used + n)
         self.samples.view(_ROW)[used : used + n] = _UNSENT.view(_ROW)
         return slice(used, used + n)
@@ -322,21 +316,6 @@ def _rows_of(pools: Sequence[EnginePool], up: int, slow: Sequence[float]) -> NDA
         return rows
     n, slow_engines = prefill.engines, [each for each in slow for _ in range(prefill.engines)]
     return np.concatenate([rows, instance_rows(instances * n, up * n, prefill.limits.kv_blocks, slow_engines)])
-
-
-def _with_room(samples: NDArray[Any], n: int) -> NDArray[Any]:
-    """A table of n rows with those that are there, where it can be in memory of a run that nobody reads any more: the
-    system need not clear its pages, a fifth of the time of a run. Every row is written before it is read."""
-    if CHECKED or n > _MANY:
-        return _longer(samples, n)
-    # Nobody else holds it: this list, the name here, and what `getrefcount` is given.
-    table = next((t for t in _SPARE if len(t) >= n and sys.getrefcount(t) == _FREE), None)
-    if table is None:
-        table = np.empty(n, SAMPLE)
-        _SPARE.append(table)
-        del _SPARE[:-_KEPT]
-    table[: len(samples)].view(np.uint8)[:] = samples.view(np.uint8)
-    return table[:n]
 
 
 def _longer(array: NDArray[Any], n: int) -> NDArray[Any]:

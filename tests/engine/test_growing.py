@@ -43,19 +43,15 @@ def is_whole(world: World) -> bool:
 
 def fails_at(monkeypatch: pytest.MonkeyPatch, call: int) -> None:
     """Memory ends when a table grows for this time, counted from 0."""
-    left = [call]
+    longer, left = state._longer, [call]
 
-    def sometimes(grown: Any) -> Any:
-        def grow(array: Any, n: int) -> Any:
-            left[0] -= 1
-            if left[0] < 0:
-                raise MemoryError("no more")
-            return grown(array, n)
+    def sometimes(array: Any, n: int) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise MemoryError("no more")
+        return longer(array, n)
 
-        return grow
-
-    for name in ("_longer",) if state.CHECKED else ("_longer", "_with_room"):  # checked, the one calls the other
-        monkeypatch.setattr(state, name, sometimes(getattr(state, name)))
+    monkeypatch.setattr(state, "_longer", sometimes)
 
 
 @pytest.mark.parametrize("call", range(GROWING))
@@ -80,26 +76,6 @@ def test_every_table_that_grows_was_made_to_fail(monkeypatch: pytest.MonkeyPatch
     grow(world)
     with pytest.raises(MemoryError):
         world.add_groups(10_000)
-
-
-@pytest.mark.skipif(state.CHECKED, reason="the checked build takes new memory each time, with a fence around it")
-def test_memory_of_samples_is_taken_again_once_nobody_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows of a run that is over are written anew; those that somebody holds stay as they are."""
-    monkeypatch.setattr(state, "_SPARE", [])
-    world = small_world()
-    held = world.samples[:4]
-    held["made"] = 7
-    place = held.ctypes.data
-    other = small_world()
-    assert other.samples.ctypes.data != place
-    del world, other
-    assert small_world().samples.ctypes.data != place
-    assert list(held["made"]) == [7] * 4
-    del held
-    again = small_world()
-    another = small_world()
-    assert place in (again.samples.ctypes.data, another.samples.ctypes.data)
-    assert again.samples["made"][:4].sum() == another.samples["made"][:4].sum() == 0
 
 
 def test_groups_of_a_draw_that_is_refused_are_never_shown_to_the_kernel() -> None:
