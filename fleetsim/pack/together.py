@@ -43,7 +43,7 @@ _AGREE = 0.01
 _MOST_HELD = 0.95
 
 
-class Load(Struct, frozen=True):
+class MeanLoad(Struct, frozen=True):
     """What the requests of one job are to those of another, in the mean over time, on each instance. decodes: requests
     that decode. kv_tokens: tokens in the KV cache. held: share of the time that its prompts take, or its syncs stop
     the engines."""
@@ -52,17 +52,17 @@ class Load(Struct, frozen=True):
     kv_tokens: float = 0.0
     held: float = 0.0
 
-    def moved(self, to: Load, share: float) -> Load:
+    def moved(self, to: MeanLoad, share: float) -> MeanLoad:
         """So far on the way to another load."""
-        return Load(*(a + share * (b - a) for a, b in zip(_parts(self), _parts(to), strict=True)))
+        return MeanLoad(*(a + share * (b - a) for a, b in zip(_parts(self), _parts(to), strict=True)))
 
-    def is_near(self, other: Load) -> bool:
+    def is_near(self, other: MeanLoad) -> bool:
         """Whether both are the same for all that matters."""
         return all(abs(a - b) <= _AGREE * max(a, b, least) for a, b, least in zip(
             _parts(self), _parts(other), (1.0, 16.0, 0.01), strict=True))  # fmt: skip
 
 
-def _parts(load: Load) -> tuple[float, float, float]:
+def _parts(load: MeanLoad) -> tuple[float, float, float]:
     return load.decodes, load.kv_tokens, load.held
 
 
@@ -86,11 +86,11 @@ def holding_all(scenarios: Sequence[Scenario]) -> list[Scenario]:
     return [with_changes(s, changes) for s in scenarios]
 
 
-def beside(engine: Engine, others: Iterable[Load], part: float = 1.0) -> Engine:
+def beside(engine: Engine, others: Iterable[MeanLoad], part: float = 1.0) -> Engine:
     """An engine as a job finds it that has others beside it: their decodes and their caches in each iteration, their
     part of the time, and what is left of the limits, or the job's own `part` of the cache where that is less."""
     step_time, limits = engine
-    decodes, kv_tokens, held = (math.fsum(each) for each in zip(*map(_parts, (Load(), *others)), strict=True))
+    decodes, kv_tokens, held = (math.fsum(each) for each in zip(*map(_parts, (MeanLoad(), *others)), strict=True))
     held = min(_MOST_HELD, held)
     step_time = step_time.seeing_all
     always = step_time.per_seq_s * decodes + step_time.per_kv_token_s * kv_tokens
@@ -103,13 +103,13 @@ def beside(engine: Engine, others: Iterable[Load], part: float = 1.0) -> Engine:
     return slower, replace(limits, max_num_seqs=seqs, max_num_batched_tokens=tokens, kv_blocks=max(1, int(left)))
 
 
-def load_of(records: Records, bare: StepTime) -> Load:
+def load_of(records: Records, bare: StepTime) -> MeanLoad:
     """What this job's requests were to others in its run. bare: the engine without any others."""
     window, (step_time, limits) = window_of(records), records.engine
     busy, paused, idle = (window.total(f"{name}_s") for name in ("busy", "paused", "idle"))
     made, prompts = window.total("generated_tokens"), window.total("prefilled_tokens")
     if busy <= 0.0 or made <= 0.0:
-        return Load()
+        return MeanLoad()
     up, kv_tokens = busy + paused + idle, window.total("block_s") / busy * limits.block_size
     looks_at = mean_length(records.scenario.workload.prompt_tokens) / 2.0
     # As many as make these tokens in these seconds, each with its part of the cache and of the prompts.
@@ -121,7 +121,7 @@ def load_of(records: Records, bare: StepTime) -> Load:
     of_prompt = float(np.diff(bare.curve(np.array([decodes, decodes + most])))[0]) / most
     of_prompt += bare.prompt_token_s + bare.attention_s(looks_at)
     stops = paused if IN_FLIGHT[records.scenario.sync.in_flight].pauses else 0.0
-    return Load(decodes * busy / up, kv_tokens * busy / up, (prompts * of_prompt + stops) / up)
+    return MeanLoad(decodes * busy / up, kv_tokens * busy / up, (prompts * of_prompt + stops) / up)
 
 
 def waited_s(records: Records) -> float:
@@ -131,7 +131,7 @@ def waited_s(records: Records) -> float:
     return float((samples["start_s"] - samples["sent_s"])[started].mean()) if started.any() else 0.0
 
 
-def _divided(parts: Sequence[float], runs: Sequence[Records], loads: Sequence[Load], kv_tokens: int) -> list[float]:
+def _divided(parts: Sequence[float], runs: Sequence[Records], loads: Sequence[MeanLoad], kv_tokens: int) -> list[float]:
     """The part of the cache that each job has in the next round; 1.0: what the others leave, for nobody waits."""
     waits = np.array([waited_s(run) for run in runs])
     steps = np.array([window_of(run).span_s / len(window_of(run).steps) for run in runs])
@@ -147,16 +147,16 @@ def _divided(parts: Sequence[float], runs: Sequence[Records], loads: Sequence[Lo
 
 def side_by_side(
     scenarios: Sequence[Scenario], engines: Sequence[Engine] | None = None, *, look: bool = False
-) -> list[tuple[Records, Load]]:
+) -> list[tuple[Records, MeanLoad]]:
     """A run of each job beside the others on the same engines, and what it is to them.
 
     engines: instead of those that they name. look: short runs, which rank ways and are not told. Raises InputError and
     StuckError as `simulate` does.
     """
     alone = [engine_of(s) for s in scenarios] if engines is None else list(engines)
-    loads, parts = [Load() for _ in scenarios], [1.0] * len(scenarios)
+    loads, parts = [MeanLoad() for _ in scenarios], [1.0] * len(scenarios)
 
-    def round_of(jobs: Sequence[Scenario]) -> tuple[list[tuple[Records, Load]], bool]:
+    def round_of(jobs: Sequence[Scenario]) -> tuple[list[tuple[Records, MeanLoad]], bool]:
         runs = [
             simulate(job, engine=beside(alone[i], (load for j, load in enumerate(loads) if j != i), parts[i]))
             for i, job in enumerate(jobs)

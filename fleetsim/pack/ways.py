@@ -30,7 +30,7 @@ from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.faces import flag
 from fleetsim.job.trials import Measure, Tell, planned
 from fleetsim.pack.rotation import PoolPhase, rotate
-from fleetsim.pack.together import Load, holding_all, shareable, side_by_side
+from fleetsim.pack.together import MeanLoad, holding_all, shareable, side_by_side
 from fleetsim.search.arrangements import (
     SWITCH_S,
     Arrangement,
@@ -239,7 +239,7 @@ class Pool:
             made.append((split_in_turn if waits else split)(scenario, rollout // each, gpus).scenario)
         return made
 
-    def _shared_way(self, counts: Sequence[int], runs: Sequence[tuple[Records, Load]]) -> Way:
+    def _shared_way(self, counts: Sequence[int], runs: Sequence[tuple[Records, MeanLoad]]) -> Way:
         """Each pays for its trainer, and for the engines by the requests that it has there."""
         rollout, *trainers = counts
         price, whole = prices_of(self.scenarios[0]), sum(load.decodes for _, load in runs) or 1.0

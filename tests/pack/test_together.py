@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import fleetsim as fs
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine import EngineLimits, LinearStepTime, StepTime
-from fleetsim.pack.together import Load, beside, holding_all, shareable, side_by_side
+from fleetsim.pack.together import MeanLoad, beside, holding_all, shareable, side_by_side
 from fleetsim.pack.ways import step_s_of
 from fleetsim.sim.run import simulate
 
@@ -166,11 +166,13 @@ def test_jobs_on_the_same_engines_are_as_slow_as_when_they_are_simulated_togethe
     assert found == pytest.approx(simulated_together(jobs, 1, 45, 1, kv_tokens), rel=off)
 
 
-LOADS = st.builds(Load, st.floats(0, 500), st.floats(0, 1e6), st.floats(0, 0.9))
+LOADS = st.builds(MeanLoad, st.floats(0, 500), st.floats(0, 1e6), st.floats(0, 0.9))
 
 
 @given(st.lists(LOADS, max_size=3), LOADS)
-def test_whoever_comes_beside_makes_iterations_longer_and_leaves_less(others: list[Load], one_more: Load) -> None:
+def test_whoever_comes_beside_makes_iterations_longer_and_leaves_less(
+    others: list[MeanLoad], one_more: MeanLoad
+) -> None:
     engine = StepTime((8.0, 64.0, 512.0), (0.01, 0.011, 0.02), 6e-5, 1e-6, 2e-8), EngineLimits(512, 8192, 100_000)
     assert beside(engine, [])[0].seconds(9, 100, 1e4) == engine[0].seconds(9, 100, 1e4)
     (step, limits), (slower, left) = beside(engine, others), beside(engine, [*others, one_more])
@@ -183,7 +185,7 @@ def test_whoever_comes_beside_makes_iterations_longer_and_leaves_less(others: li
 def test_an_iteration_beside_others_is_one_with_all_requests() -> None:
     """By hand: 10 decodes beside 30 are 40; the cache of both is read; a tenth of the time is another job's."""
     step, limits = LinearStepTime(0.01, 1e-4, 0.0, 1e-7), EngineLimits(64, 8192, 1000)
-    found, left = beside((step, limits), [Load(30.0, 3000.0, 0.1)])
+    found, left = beside((step, limits), [MeanLoad(30.0, 3000.0, 0.1)])
     assert found.seconds(10, 0, 2000) == pytest.approx((0.01 + 40e-4 + 5000e-7) / 0.9)
     assert (left.max_num_seqs, left.kv_blocks) == (34, 1000 - 188)
 
