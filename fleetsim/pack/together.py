@@ -95,6 +95,7 @@ def beside(engine: Engine, others: Iterable[MeanLoad], part: float = 1.0) -> Eng
     step_time = step_time.seeing_all
     always = step_time.per_seq_s * decodes + step_time.per_kv_token_s * kv_tokens
     knots = [0.0, *(n - decodes for n in step_time.knots_tokens if n > decodes)]
+    knots.append(knots[-1] + 1.0)  # beyond the last knot seconds go on to grow
     seconds = step_time.curve(decodes + np.asarray(knots)) + always
     slower = replace(step_time, knots_tokens=tuple(knots), knots_s=tuple(seconds.tolist())).slower(1.0 / (1.0 - held))
     seqs = max(1, limits.max_num_seqs - round(decodes))

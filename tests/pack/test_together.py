@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import fleetsim as fs
@@ -170,6 +170,7 @@ LOADS = st.builds(MeanLoad, st.floats(0, 500), st.floats(0, 1e6), st.floats(0, 0
 
 
 @given(st.lists(LOADS, max_size=3), LOADS)
+@example([MeanLoad(387.0)], MeanLoad(125.0))
 def test_whoever_comes_beside_makes_iterations_longer_and_leaves_less(
     others: list[MeanLoad], one_more: MeanLoad
 ) -> None:
