@@ -56,7 +56,7 @@ def replay_file(history_file: Path, tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.mark.parametrize(("dark", "phone"), WAYS)
 def test_replay(look: Look, replay_file: Path, dark: bool, phone: bool) -> None:
     seen = look(replay_file, "replay", dark=dark, phone=phone)
-    drawn = {"trainer", "fleet", "instances", "queue", "pauses", "activity", "lengths", "errors", "backtest"}
+    drawn = {"trainer", "fleet", "instances", "queue", "activity", "lengths", "backtest"}
     drawn |= {"sweep-trainer_idle_fraction", "sweep-step_s", "sweep-cost_per_step"}
     assert seen.marks.keys() == {f"{name}-chart" for name in drawn}
     for told in ("Change first", "Findings: faults first", "vanished at", "Assumed"):
