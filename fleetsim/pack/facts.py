@@ -18,7 +18,7 @@ _HOW = {
     "apart": "each job on GPUs of its own",
     "by_phase": "by phase: while one job trains, another generates",
     "in_turn": "in turn: every job has all GPUs for a step",
-    "together": "together: adapters of all jobs on the same engines",
+    "together": "together, the adapters of all jobs on the same engines",
 }
 _SHOWN = 12
 
