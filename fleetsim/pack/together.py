@@ -115,8 +115,7 @@ def load_of(records: Records, bare: StepTime) -> MeanLoad:
     looks_at = mean_length(records.scenario.workload.prompt_tokens) / 2.0
     # As many as make these tokens in these seconds, each with its part of the cache and of the prompts.
     n = np.arange(1.0, limits.max_num_seqs + 1.0)
-    each_s = np.array([float(step_time.mixed_s(n[i : i + 1], kv_tokens / n[i], prompts / made, looks_at)[0])
-                       for i in range(len(n))])  # fmt: skip
+    each_s = step_time.each_s(n, n * prompts / made, kv_tokens, n * prompts / made * looks_at)
     decodes = float(np.interp(made / busy, np.maximum.accumulate(n / each_s), n))
     most = limits.max_num_batched_tokens
     of_prompt = float(np.diff(bare.curve(np.array([decodes, decodes + most])))[0]) / most
