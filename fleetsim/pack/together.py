@@ -134,7 +134,7 @@ def waited_s(records: Records) -> float:
 def _divided(parts: Sequence[float], runs: Sequence[Records], loads: Sequence[MeanLoad], kv_tokens: int) -> list[float]:
     """The part of the cache that each job has in the next round; 1.0: what the others leave, for nobody waits."""
     waits = np.array([waited_s(run) for run in runs])
-    steps = np.array([window_of(run).span_s / len(window_of(run).steps) for run in runs])
+    steps = np.array([window_of(run).step_s for run in runs])
     if float((waits / steps).max()) < _NO_WAIT:
         return [1.0] * len(runs)
     used = np.array([load.kv_tokens / kv_tokens for load in loads])

@@ -139,10 +139,7 @@ class Pool:
     # --- Apart
 
     def _apart(self) -> Iterator[Way]:
-        parts = self.gpus // self.unit
-        for cuts in combinations(range(1, parts), len(self.jobs) - 1):
-            ends = (0, *cuts, parts)
-            counts = [self.unit * (b - a) for a, b in pairwise(ends)]
+        for counts in self._divided(len(self.jobs)):
             tried = [self.best(job, n) for job, n in enumerate(counts)]
             found = [way for way in tried if isinstance(way, Outcome)]
             if len(found) == len(tried):
@@ -154,6 +151,12 @@ class Pool:
         server = gpu_of(self.scenarios[0].engine).node_gpus
         whole = [n for n in range(1, self.gpus + 1) if self.gpus % n == 0 and (server % n == 0 or n % server == 0)]
         return next(n for n in (*whole, self.gpus) if self.gpus // n <= _PARTS)
+
+    def _divided(self, parts: int) -> Iterator[tuple[int, ...]]:
+        """All GPUs in so many parts, in every way that gives each whole units."""
+        whole = self.gpus // self.unit
+        for cuts in combinations(range(1, whole), parts - 1):
+            yield tuple(self.unit * (b - a) for a, b in pairwise((0, *cuts, whole)))
 
     def _apart_way(self, counts: Sequence[int], found: Sequence[Outcome]) -> Way:
         shares = tuple(
@@ -179,11 +182,8 @@ class Pool:
     def _cycle(self, job: int, rollout: int) -> tuple[PoolPhase, ...]:
         """Generation and training of one job on shared pools, as its own run on them has it."""
         scenario = self.scenarios[job]
-        each = scenario.engine.gpus
-        counts = split_counts(scenario, self.gpus, Rules(1))
-        if rollout % each or rollout // each not in counts:
-            raise InputError([Problem(flag("gpus"), rollout, "makes no whole instances", "another split")])
-        steps = _steps(split_in_turn(scenario, rollout // each, self.gpus))
+        instances = _instances(scenario, rollout, self.gpus, Rules(1))
+        steps = _steps(split_in_turn(scenario, instances, self.gpus))
         switch = self.switch_s_of(scenario)
         generated = steps["wait_s"]
         trained = steps["end_s"] - steps["start_s"] - generated
@@ -211,32 +211,28 @@ class Pool:
         if not shareable(self.scenarios):
             return
         self.tell("adapters of all jobs on the same engines")
-        found = {}
-        parts = self.gpus // self.unit
-        for cuts in combinations(range(1, parts), len(self.jobs)):
-            counts = [self.unit * (b - a) for a, b in pairwise((0, *cuts, parts))]
+        held, found = holding_all(self.scenarios), {}
+        for counts in self._divided(1 + len(self.jobs)):
             try:
-                jobs = self._side_by_side(counts)
-                steps = [step_s_of(run) / self.alone_s(i) for i, (run, _) in enumerate(side_by_side(jobs, look=True))]
+                jobs = self._side_by_side(held, counts)
+                runs = side_by_side(jobs, look=True)
             except (InputError, StuckError):
                 continue
-            found[tuple(counts)] = steps
-        for counts in {n for rule in (sum, max) for n in sorted(found, key=lambda n: rule(found[n]))[:_DECIDED]}:
-            jobs = self._side_by_side(counts)
+            found[counts] = jobs, [window_of(run).step_s / self.alone_s(i) for i, (run, _) in enumerate(runs)]
+        best = {n for rule in (sum, max) for n in sorted(found, key=lambda n: rule(found[n][1]))[:_DECIDED]}
+        for counts in best:
             with contextlib.suppress(StuckError):
-                yield self._shared_way(counts, side_by_side(jobs))
+                yield self._shared_way(counts, side_by_side(found[counts][0]))
 
-    def _side_by_side(self, counts: Sequence[int]) -> list[Scenario]:
+    def _side_by_side(self, held: Sequence[Scenario], counts: Sequence[int]) -> list[Scenario]:
         """The jobs on so many rollout GPUs for all, and so many trainer GPUs for each: ahead of the trainer where the
         recipe lets them be. Raises InputError where a job cannot have so many."""
         rollout, *trainers = counts
         made = []
-        for scenario, trainer in zip(holding_all(self.scenarios), trainers, strict=True):
-            gpus, each = rollout + trainer, scenario.engine.gpus
-            if rollout % each or rollout // each not in split_counts(scenario, gpus, Rules()):
-                raise InputError([Problem(flag("gpus"), gpus, "makes no whole instances", "another split")])
-            waits = law_of(scenario).waits_for_trainer
-            made.append((split_in_turn if waits else split)(scenario, rollout // each, gpus).scenario)
+        for scenario, trainer in zip(held, trainers, strict=True):
+            gpus, waits = rollout + trainer, law_of(scenario).waits_for_trainer
+            instances = _instances(scenario, rollout, gpus, Rules())
+            made.append((split_in_turn if waits else split)(scenario, instances, gpus).scenario)
         return made
 
     def _shared_way(self, counts: Sequence[int], runs: Sequence[tuple[Records, MeanLoad]]) -> Way:
@@ -245,22 +241,19 @@ class Pool:
         price, whole = prices_of(self.scenarios[0]), sum(load.decodes for _, load in runs) or 1.0
         shares, trained, free = [], 0.0, 1.0
         for job, ((run, load), trainer) in enumerate(zip(runs, trainers, strict=True)):
-            window, step = window_of(run), step_s_of(run)
-            part = rollout * price.rollout * load.decodes / whole + trainer * price.trainer
-            usd = (part + beside_usd_per_h(self.scenarios[job])) * step / 3600.0
-            shares.append(
-                JobShare(
-                    rollout + trainer,
-                    step,
-                    step / self.alone_s(job),
-                    usd,
-                    f"trains on {units.plural(trainer, 'GPU')} of its own",
-                )
-            )
+            window = window_of(run)
+            usd_per_h = rollout * price.rollout * load.decodes / whole + trainer * price.trainer
+            trains = f"trains on {units.plural(trainer, 'GPU')} of its own"
+            shares.append(self._share(job, rollout + trainer, window.step_s, usd_per_h, trains))
             trained += trainer * float(window.steps["train_s"].sum()) / window.span_s
             free *= 1.0 - window.total("busy_s") / (run.scenario.fleet.instances * window.span_s)
         duty = (rollout * (1.0 - free) + trained) / self.gpus
         return Way("together", " + ".join(f"{n:,}" for n in counts), tuple(shares), duty, 0.0)
+
+    def _share(self, job: int, gpus: int, step_s: float, usd_per_h: float, way: str) -> JobShare:
+        """usd_per_h: of the GPUs that it pays for; its workers and judges it pays always."""
+        usd = (usd_per_h + beside_usd_per_h(self.scenarios[job])) * step_s / 3600.0
+        return JobShare(gpus, step_s, step_s / self.alone_s(job), usd, way)
 
     def switch_s_of(self, scenario: Scenario) -> float:
         """Seconds until GPUs that another job had serve this one."""
@@ -277,9 +270,8 @@ class Pool:
         whole = sum(held) or 1.0  # free GPUs
         shares = []
         for job, part in enumerate(held):
-            step = table.step_s(job)
-            usd = (sum(paid.values()) * part / whole + beside_usd_per_h(self.scenarios[job])) * step / 3600.0
-            shares.append(JobShare(self.gpus, step, step / self.alone_s(job), usd, "batch by batch"))
+            usd_per_h = sum(paid.values()) * part / whole
+            shares.append(self._share(job, self.gpus, table.step_s(job), usd_per_h, "batch by batch"))
         duty, switching = (
             sum(n * table.seconds(pool, switches=switches) for pool, n in sizes.items()) / (self.gpus * table.whole_s)
             for switches in (False, True)
@@ -287,10 +279,12 @@ class Pool:
         return Way(kind, label, tuple(shares), duty, switching)
 
 
-def step_s_of(run: Records) -> float:
-    """The mean step of a run, those of its beginning left out."""
-    window = window_of(run)
-    return window.span_s / len(window.steps)
+def _instances(scenario: Scenario, rollout: int, gpus: int, rules: Rules) -> int:
+    """Instances that so many rollout GPUs of all make. Raises InputError where that is no split of the job."""
+    instances, more = divmod(rollout, scenario.engine.gpus)
+    if more or instances not in split_counts(scenario, gpus, rules):
+        raise InputError([Problem(flag("gpus"), rollout, "makes no whole instances", "another split")])
+    return instances
 
 
 def _steps(way: Arrangement) -> np.ndarray:

@@ -77,7 +77,7 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
     waste = _waste(records, window, trained)
     judges = judge_metrics(records, window)
     return {
-        "step_s": span / n,
+        "step_s": window.step_s,
         "trainer_idle_fraction": float(steps["wait_s"].sum()) / span,
         "rollout_idle_fraction": idle / instance_s,
         "rollout_utilization": utilization(records, window),

@@ -98,7 +98,7 @@ def spot_metrics(records: Records, window: StepWindow) -> dict[str, float]:
     return {
         "serving": 1.0 - float(inside.sum()) / (count * window.span_s),
         "reclaims_per_h": float(began) / (window.span_s / _HOUR_S),
-        "worst_hour": float((ends[hour:] - ends[:-hour]).max()) / hour / (window.span_s / len(step_s)),
+        "worst_hour": float((ends[hour:] - ends[:-hour]).max()) / hour / window.step_s,
     }
 
 

@@ -38,6 +38,11 @@ class StepWindow(Struct, frozen=True):
         """Seconds from start to end."""
         return self.end_s - self.start_s
 
+    @property
+    def step_s(self) -> float:
+        """Seconds of a step, in the mean."""
+        return self.span_s / len(self.steps)
+
 
 def window_of(records: Records) -> StepWindow:
     """The window of a run after warm-up (see `warmup_steps`)."""

@@ -76,7 +76,7 @@ def seconds_chart(records: Records) -> Chart:
     )
     words = (
         f"The trainer's cycle, step by step, in the first replication. From step {window.first} on, where counting "
-        f"begins: {shares} of the time, {units.seconds(window.span_s / len(counted))} a step."
+        f"begins: {shares} of the time, {units.seconds(window.step_s)} a step."
     )
     begins = Mark(window.first - 0.5, COUNTED) if window.first else None
     return stacked_bars(

@@ -15,8 +15,8 @@ import fleetsim as fs
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine import EngineLimits, LinearStepTime, StepTime
 from fleetsim.pack.together import MeanLoad, beside, holding_all, shareable, side_by_side
-from fleetsim.pack.ways import step_s_of
 from fleetsim.sim.run import simulate
+from fleetsim.sim.window import window_of
 
 BASE_S, PER_SEQ_S, PER_PROMPT_S, PER_KV_S = 0.008, 6e-5, 2e-6, 2e-8
 PROMPT = 64
@@ -160,8 +160,8 @@ def test_jobs_on_the_same_engines_are_as_slow_as_when_they_are_simulated_togethe
     limits = EngineLimits(4096, 65536, kv_tokens // 16)
     engine = LinearStepTime(BASE_S, PER_SEQ_S, PER_PROMPT_S, PER_KV_S), limits
     scenarios = [scenario_of(job, 1) for job in jobs]
-    found = [step_s_of(run) for run, _ in side_by_side(scenarios, [engine] * len(jobs))]
-    alone = [step_s_of(simulate(scenario, engine=engine)) for scenario in scenarios]
+    found = [window_of(run).step_s for run, _ in side_by_side(scenarios, [engine] * len(jobs))]
+    alone = [window_of(simulate(scenario, engine=engine)).step_s for scenario in scenarios]
     assert max(a / b for a, b in zip(found, alone, strict=True)) > slower
     assert found == pytest.approx(simulated_together(jobs, 1, 45, 1, kv_tokens), rel=off)
 
