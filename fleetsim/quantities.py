@@ -196,12 +196,22 @@ OF_SPOT: tuple[Quantity, ...] = tuple(
         ("worst_hour", "worst hour", "number", "longest mean step of an hour's steps in a row / mean step", "less"),
     )
 )  # fmt: skip
-RARE_METRICS: tuple[str, ...] = tuple(m.name for m in (*STATIONS, *OF_JUDGES, *OF_SPOT))
+# Of runs with an overflow alone: of workers or of a judge.
+OF_OVERFLOW: tuple[Quantity, ...] = tuple(
+    Quantity(f"stations.{station}.{name}", f"{station}: {title}", unit, formula, "less")
+    for station in ("tools", "reward", "judge", "teacher", "reference")
+    for name, title, unit, formula in (
+        ("overflow_share", "calls that overflow", "share", "calls that went to its overflow / calls made"),
+        ("overflow_in_use", "workers of its overflow in use", "number", "seconds of calls in its overflow / window"),
+        ("overflow_usd", "cost of its overflow per step", "money", "price of what went to its overflow / steps"),
+    )
+)
+_RARE = *STATIONS, *OF_JUDGES, *OF_SPOT, *OF_OVERFLOW
+RARE_METRICS: tuple[str, ...] = tuple(m.name for m in _RARE)
 # All that a run may have; those of stations and of spot machines only where there are any.
 RUN_METRICS: tuple[str, ...] = (*METRICS, *RARE_METRICS)
 _ALL: dict[str, Quantity] = {
-    m.name: m
-    for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY, EVALUATION_S, CACHE_HIT, HOST_HIT, *STATIONS, *OF_JUDGES, *OF_SPOT)
+    m.name: m for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY, EVALUATION_S, CACHE_HIT, HOST_HIT, *_RARE)
 }
 
 # What a user pays for, in money, time or quality of training; the other metrics say where it comes from. Throughput of

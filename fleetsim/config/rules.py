@@ -311,6 +311,23 @@ def _one_judge_asks_the_rollout(s: Sections) -> Iterator[Problem]:
             yield Problem("stations.reward.holds_slot", True, rule, f"use false, or stations.{name}.at: own")
 
 
+@rule_of(RULES, "stations.tools", "stations.reward")
+def _calls_reach_their_overflow(s: Sections) -> Iterator[Problem]:
+    own = {"tools": s.stations.tools} | ({"reward": s.stations.reward} if s.stations.reward.at == "reward" else {})
+    for name, station in own.items():
+        path = f"stations.{name}"
+        if station.overflow is None:
+            continue
+        if station.workers is None:
+            rule = f"calls go to {path}.overflow when all of these are taken, and there is no limit on them"
+            yield Problem(f"{path}.workers", None, rule, "give a number, or leave the overflow out")
+        if station.timeout_s is not None and station.timeout_s <= station.overflow.after_s:
+            rule = f"a call that waits is timed out after {station.timeout_s:g} s, before it goes there"
+            yield Problem(
+                f"{path}.overflow.after_s", station.overflow.after_s, rule, f"lower it, or raise {path}.timeout_s"
+            )
+
+
 @rule_of(RULES, *(f"stations.{name}" for name in JUDGES))
 def _judges_have_engines(s: Sections) -> Iterator[Problem]:
     """What a rollout engine must be, a judge's own must be too."""

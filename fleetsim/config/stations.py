@@ -23,6 +23,25 @@ MOST_JUDGES = 4096
 LostName = Literal["dropped", "truncated", "retried"]
 
 
+class OverflowConfig(ConfigSection):
+    """Workers of another kind that take the calls for which a station's own are too few: a hosted API, for example. A
+    call goes there when none of its own is free, one of these is, and their rate lets it begin."""
+
+    after_s: Seconds = Field(
+        default=0.0, description="seconds that a call waits for a worker of the station's own first"
+    )
+    workers: Count | None = Field(default=None, description="calls there at the same time; null = no limit")
+    start_s: Seconds = Field(default=0.0, description="seconds until a worker there begins with a call")
+    calls_per_s: Factor | None = Field(default=None, description="its rate limit, calls per second; null = none")
+    usd_per_call: Price = Field(default=0.0, description="US dollars for each call that goes there")
+    worker_price_usd_per_h: Price = Field(default=0.0, description="US dollars per worker and hour in use")
+
+    @property
+    def has_price(self) -> bool:
+        """Whether a call costs money there."""
+        return max(self.usd_per_call, self.worker_price_usd_per_h) > 0.0
+
+
 class StationConfig(ConfigSection):
     """Workers, each of which serves one call at a time; calls wait for them, first come first served."""
 
@@ -54,6 +73,9 @@ class StationConfig(ConfigSection):
     worker_price_usd_per_h: Price = Field(
         default=0.0,
         description="US dollars per worker and hour; without a limit on workers, per hour in use or kept warm",
+    )
+    overflow: OverflowConfig | None = Field(
+        default=None, description="who takes the calls that these workers are too few for; null = such calls wait"
     )
 
 

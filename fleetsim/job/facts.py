@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fleetsim import units
-from fleetsim.config.judges import judges_of
+from fleetsim.config.judges import JUDGES, judges_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.estimates import Estimate
@@ -146,6 +146,7 @@ def run_facts(
     yield Fact("spot", spot_line(of, scenario, on_demand))
     yield Fact("pools", pools_line(scenario))
     yield Fact("judges", judges_line(of, scenario))
+    yield Fact("overflow", overflow_line(of))
     yield Fact("backlog", backlog_line(scenario, of) or "")
     yield explained("pace", units.sentence(pace(of)))
 
@@ -158,7 +159,8 @@ def _hourly(of: Mapping[str, Estimate], scenario: Scenario) -> tuple[str, str, f
     gpus += "".join(f" + {more:,}" for more in (*pools, beside_gpus(scenario)) if more)
     paid = {name: getattr(scenario.stations, name) for name in CALLED}
     workers = [f"{s.workers:,} {CALLED[name]}" for name, s in paid.items() if s.workers and s.worker_price_usd_per_h]
-    what = " and ".join([f"{gpus} GPU{'' if gpus == '1' else 's'}", *workers])
+    workers += [f"the overflow of {name}" for name, usd in _overflow(of, "usd").items() if usd > 0.0]
+    what = units.listed([f"{gpus} GPU{'' if gpus == '1' else 's'}", *workers])
     return f"{units.money(usd)} an hour for {what}", "cost", usd, "money"
 
 
@@ -208,6 +210,24 @@ def judges_line(of: Mapping[str, Estimate], scenario: Scenario) -> str:
             waits, usd = units.seconds(known["wait_s"]), units.money(known["usd"])
             said.append(f"{name}: {', '.join([*parts, f'{waits} of waiting', f'{usd} a step'])}")
     return "; ".join(said)
+
+
+def overflow_line(of: Mapping[str, Estimate]) -> str:
+    """ "12.3 % of the calls of tools, $0.034 a step", for each station with an overflow; empty without one."""
+    usd = _overflow(of, "usd")
+    called = dict.fromkeys(CALLED, "calls of") | dict.fromkeys(JUDGES, "requests of the")
+    return "; ".join(
+        f"{units.share(share)} of the {called[name]} {name}"
+        + (f", {units.money(usd[name])} a step" if usd[name] else "")
+        for name, share in _overflow(of, "share").items()
+        if math.isfinite(share)
+    )
+
+
+def _overflow(of: Mapping[str, Estimate], what: str) -> dict[str, float]:
+    """Station -> a metric of its overflow, of those that have one."""
+    names = (*CALLED, *JUDGES)
+    return {name: of[path].mean for name in names if (path := f"stations.{name}.overflow_{what}") in of}
 
 
 def _not_training(of: Mapping[str, Estimate]) -> str:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from fleetsim import units
 from fleetsim.config.judges import judges_of
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.stations import OverflowConfig
 from fleetsim.engine.defaults import ENTRY_POINTS, default_limits
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.model.names import model_shape
@@ -177,7 +178,8 @@ def reached_limits(scenario: Scenario, of: Mapping[str, Estimate]) -> list[Stati
 
 
 def _limits(scenario: Scenario, of: Mapping[str, Estimate]) -> Iterator[StationLimit]:
-    """All of them. Workers whose calls wait for a rate are taken meanwhile: there those count that serve."""
+    """All of them. Workers whose calls wait for a rate are taken meanwhile: there those count that serve. What is too
+    much for a station waits only where its overflow is full, too."""
     stations, judges = stations_of(scenario), judges_of(scenario)
     for name in (*stations, *judges):
         m = {metric.rpartition(".")[2]: e.mean for metric, e in of.items() if metric.startswith(f"stations.{name}.")}
@@ -186,11 +188,16 @@ def _limits(scenario: Scenario, of: Mapping[str, Estimate]) -> Iterator[StationL
         at, rate, used = f"stations.{name}", m["calls"] / of["step_s"].mean, m.get("busy_fraction", 0.0)
         if name in stations:
             whose, workers = "tools" if name == "tools" else "rewards", stations[name].workers or 0
+            there, more = m.get("overflow_share", 0.0) * rate, stations[name].overflow
+            if more is not None:
+                beyond = list(_of_overflow(more, name, {"calls_per_s": there, "workers": m["overflow_in_use"]}))
+                yield from beyond
+                used = min(used, max((limit.used for limit in beyond), default=0.0))
             if (most := stations[name].calls_per_s) is not None:
-                said, used = f"the rate limit of {whose}, {units.plural(most, 'call')} per second", m["in_service"]
-                used = used / workers if workers else 0.0
+                said, serves = f"the rate limit of {whose}, {units.plural(most, 'call')} per second", m["in_service"]
+                used = serves / workers if workers else 0.0
                 counts = f"calls of {whose} per second"
-                yield StationLimit("environment", rate / most, said, f"{at}.calls_per_s", most, counts)
+                yield StationLimit("environment", (rate - there) / most, said, f"{at}.calls_per_s", most, counts)
             said = f"all {workers:,} {CALLED[name]} are in use"
             yield StationLimit("environment", used, said, f"{at}.workers", workers, CALLED[name])
         elif (api := judges[name].api) is None:
@@ -211,6 +218,18 @@ def _limits(scenario: Scenario, of: Mapping[str, Estimate]) -> Iterator[StationL
             said, counts = f"{api.concurrency:,} requests at once of the {name}'s API", "requests at once"
             used = m["in_service"] / api.concurrency
             yield StationLimit("judge", used, said, f"{at}.api.concurrency", api.concurrency, counts)
+
+
+def _of_overflow(more: OverflowConfig, station: str, in_use: Mapping[str, float]) -> Iterator[StationLimit]:
+    """Those of a station's overflow. in_use: how much of each is."""
+    whose = f"the overflow of {'tools' if station == 'tools' else 'rewards'}"
+    for name, per in (("calls_per_s", "per second"), ("workers", "at once")):
+        if (most := getattr(more, name)) is not None:
+            said, path = (
+                f"the limit of {whose}, {units.plural(most, 'call')} {per}",
+                f"stations.{station}.overflow.{name}",
+            )
+            yield StationLimit("environment", in_use[name] / most, said, path, most, f"calls {per} of {whose}")
 
 
 # Section of a scenario -> the part of the system that a reader looks for, where that has another name.

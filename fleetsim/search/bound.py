@@ -302,7 +302,7 @@ def _chosen(scenario: Scenario) -> bool:
 def _workers_s(scenario: Scenario) -> dict[str, float]:
     """Seconds that the workers of tools and of rewards need for a batch; those without a limit need none.
 
-    Where a call may end early, its seconds bound nothing.
+    Where a call may end early, or go elsewhere, its seconds bound nothing.
     """
     if _chosen(scenario):
         return {}
@@ -315,7 +315,7 @@ def _workers_s(scenario: Scenario) -> dict[str, float]:
     found = {}
     for name, (each, each_s) in demand.items():
         station = stations.tools if name == "tools" else stations.reward
-        if station.timeout_s is not None or station.failure_share > 0.0:
+        if station.timeout_s is not None or station.failure_share > 0.0 or station.overflow is not None:
             continue
         if station.start_s and not station.warm:
             each_s += station.start_s * (each if station.fresh_per == "call" else min(each, 1))

@@ -35,7 +35,7 @@ from fleetsim.job.trainer_scaling import takes_turns, trainer_gpus
 from fleetsim.records import replace
 from fleetsim.sim.judges import judges_usd_per_h
 from fleetsim.sim.pools import pools_paid
-from fleetsim.sim.stations import workers_usd_per_h
+from fleetsim.sim.stations import HOUR_S, workers_usd_per_h
 
 # --- What a fleet must hold to be recommended, and the rule by which a simulated fleet holds it.
 
@@ -106,9 +106,10 @@ def price_per_s(scenario: Scenario, instances: int) -> float:
     return _price(scenario, instances, replace(prices, rollout=free, spot=free))
 
 
-def objective(scenario: Scenario, instances: int, step_s: float) -> float:
-    """What is to be least of a count with such a step."""
-    return math.pow(step_s, 1.0 + scenario.targets.worth) * price_per_s(scenario, instances)
+def objective(scenario: Scenario, instances: int, step_s: float, beside_usd: float = 0.0) -> float:
+    """What is to be least of a count with such a step. beside_usd: what a step costs beside the price of the count."""
+    more = math.pow(step_s, scenario.targets.worth) * HOUR_S * beside_usd if beside_usd else 0.0
+    return math.pow(step_s, 1.0 + scenario.targets.worth) * price_per_s(scenario, instances) + more
 
 
 def beside_usd_per_h(scenario: Scenario) -> float:
@@ -140,6 +141,7 @@ def least(
     floor: Callable[[int], float] = lambda n: 0.0,
     falls: float = 1.0,
     beat: float = math.inf,
+    beside: Callable[[int], float] = lambda n: 0.0,
     ahead: Callable[[Callable[[], int | None]], None] = lambda following: None,
 ) -> int:
     """The n in 1..most with the least step_s(n)^power * price(n), from the step times of few counts.
@@ -149,13 +151,18 @@ def least(
     neighbouring counts that is close enough beside the best one. bends: counts where the step time may fall at once;
     none that may be best is passed over. known: counts whose step time costs nothing to ask for. floor: a step takes so
     long at least, less for more instances. falls: a step of fewer is no shorter than this share of that of more. beat:
-    only what is less than this is looked for. ahead: told before each step time that is asked for, how to find the
-    count after it, if the step is as those beside it let expect.
+    only what is less than this is looked for. beside: what a step costs beside price, in its unit, of a count whose
+    step is known; it never rises, and step_s(n)^(power - 1) * beside(n) is added. ahead: told before each step time
+    that is asked for, how to find the count after it, if the step is as those beside it let expect.
     """
     seen: dict[int, float] = {}
 
     def cost(n: int) -> float:
-        return math.pow(seen[n], power) * price(n)
+        return math.pow(seen[n], power) * price(n) + added(n, seen[n])
+
+    def added(n: int, step_s: float) -> float:
+        more = beside(n) if step_s < math.inf else 0.0
+        return math.pow(step_s, power - 1.0) * more if more else 0.0
 
     def open_gap() -> tuple[int, int] | None:
         """Where a better count may still be: the count below it, the last that could be better."""
@@ -174,10 +181,11 @@ def least(
             if high in seen:
                 shortest = max(shortest, falls * min(seen[high], seen.get(low, math.inf)))
             fastest = math.pow(shortest, power)
-            worth = low + bisect_left(range(low + 1, high), limit / fastest, key=price)
+            left = limit - (added(high, shortest) if high in seen else 0.0)
+            worth = low + bisect_left(range(low + 1, high), left / fastest, key=price)
 
-            def may_be_best(n: int, sure: float = sure, fastest: float = fastest) -> bool:
-                return max(fastest, math.pow(sure * floor(n), power)) * price(n) < limit
+            def may_be_best(n: int, sure: float = sure, fastest: float = fastest, left: float = left) -> bool:
+                return max(fastest, math.pow(sure * floor(n), power)) * price(n) < left
 
             # What is bound by rollout becomes worth a look from some count on.
             low += bisect_left(range(low + 1, worth + 1), True, key=may_be_best)

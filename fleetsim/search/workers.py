@@ -6,7 +6,8 @@ of instances, by the same objective: one count after the other with the others a
 downwards, until none moves. A step falls with each of them, and no worker makes another one worse, so the only valleys
 are those of whole numbers: where they are few, a few more of all are looked at as well. Workers that cost nothing have
 no price to be held against: of them it is the fewest with which a step is hardly longer. Workers are looked at in long
-runs: a short one sees the first calls of all rollouts at once, and more in use than ever after.
+runs: a short one sees the first calls of all rollouts at once, and more in use than ever after. Where what they are
+too few for goes to an overflow that costs money, what it costs counts with them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from fleetsim.search.objective import Target, least, objective, price_per_s
 from fleetsim.search.rate_matching import matched
 from fleetsim.search.runnable_counts import smallest
 from fleetsim.sim.judges import judges_usd_per_h
-from fleetsim.sim.stations import EDGES, timed_stations
+from fleetsim.sim.stations import EDGES, HOUR_S, timed_stations
 
 # More than any job has calls at once, and engines with which each judges so few answers of a batch.
 PLENTY = 1_000_000
@@ -119,6 +120,7 @@ class Crew(Struct, frozen=True):
     def told(self) -> dict[str, object]:
         """As it stands in a JSON document."""
         names = ("step_s", "cost_per_step")
+        beyond = {name: f"stations.{self.station}.{name}" for name in ("overflow_share", "overflow_usd")}
         other: dict[str, object] = {"workers": self.fewer, "stuck": self.other.stuck is not None}
         if self.other.stuck is None:
             other |= {name: self.other.mean(name) for name in names}
@@ -130,6 +132,7 @@ class Crew(Struct, frozen=True):
             "in_use_most": self.most,
             "busy_fraction": self.busy,
             **{name: self.with_them.mean(name) for name in names},
+            **{what: self.with_them.mean(path) for what, path in beyond.items() if path in self.with_them.estimates},
             "fewer": other,
         }
 
@@ -190,7 +193,9 @@ class Crewing:
 
         def value(n: int, counts: dict[str, int]) -> float:
             here = self._at(n, counts)
-            return objective(here, n, self._seen(here).mean("step_s"))
+            seen = self._seen(here)
+            usd = sum(seen.mean(f"stations.{name}.overflow_usd") for name in counts if self._pays_beyond(name))
+            return objective(here, n, seen.mean("step_s"), usd)
 
         return further if value(more, further) < value(instances, workers) else workers
 
@@ -241,6 +246,8 @@ class Crewing:
     def _best(self, here: Scenario, name: str, hardly: bool) -> int:
         """The workers of one station that are best for a count of instances. hardly: for a step that is hardly longer
         than with plenty of them, as targets ask."""
+        if self._pays_beyond(name):
+            return self._mixed(here, name, hardly)
         if name in self._judges:
             return self._judging(here, name, hardly)
         if hardly or not getattr(here.stations, name).worker_price_usd_per_h:
@@ -251,19 +258,50 @@ class Crewing:
 
         return self._least(here, name, max(1, round(in_use)), most)
 
-    def _least(self, here: Scenario, name: str, start: int, most: int, unit: int = 1) -> int:
-        """The count of units of workers with the least step time x cost. start: where it is looked for first."""
+    def _pays_beyond(self, name: str) -> bool:
+        """Whether what a station's workers are too few for goes where it costs money."""
+        beyond = getattr(self.asked.stations, name).overflow
+        return beyond is not None and beyond.has_price
+
+    def _mixed(self, here: Scenario, name: str, hardly: bool) -> int:
+        """The workers with the least step time x cost, what goes to their overflow included. hardly: those with which a
+        step costs least, of those with which it is hardly longer than with plenty of them."""
+        each, plenty = self._each(name), self._plenty(name)
+        free = self._seen(with_workers(here, {name: plenty}))
+        most, start = plenty // each, self._near[name] // each
+        if name not in self._judges:
+            most, start = (math.ceil(free.mean(f"stations.{name}.workers_{what}")) for what in ("most", "p99"))
+        return each * self._least(
+            here, name, max(1, start), max(1, most), each,
+            longest_s=(1.0 + _HARDLY) * free.mean("step_s") if hardly else math.inf,
+            power=1.0 if hardly else self._power(here),
+        )  # fmt: skip
+
+    def _least(
+        self, here: Scenario, name: str, start: int, most: int, unit: int = 1, *, longest_s: float = math.inf,
+        power: float | None = None,
+    ) -> int:  # fmt: skip
+        """The count of units of workers with the least step time x cost. start: where it is looked for first.
+        longest_s: of a step. power: of the step, where it is another."""
 
         @cache
         def at(n: int) -> Scenario:
             return with_workers(here, {name: n * unit})
 
+        def step_s(n: int) -> float:
+            seen = self._step_s(at(n))
+            return seen if seen <= longest_s else math.inf
+
+        def beside(n: int) -> float:
+            usd = self._seen(at(n)).mean(f"stations.{name}.overflow_usd") if self._pays_beyond(name) else 0.0
+            return HOUR_S * usd
+
         floor = self._bounds.step_s if self._measure.simulates else lambda _: 0.0
         return least(
-            lambda n: self._step_s(at(n)),
+            step_s,
             lambda n: price_per_s(at(n), here.fleet.instances),
             min(most, start), most,
-            power=self._power(here), fine=_FINE, floor=lambda n: floor(at(n)),
+            power=power or self._power(here), fine=_FINE, floor=lambda n: floor(at(n)), beside=beside,
         )  # fmt: skip
 
     def _power(self, here: Scenario) -> float:

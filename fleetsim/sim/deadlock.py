@@ -151,15 +151,16 @@ def _abort_problem(scenario: Scenario, count: int) -> Problem:
 
 def _station_problem(scenario: Scenario, fleet: Fleet) -> Problem | None:
     """The station that loses rollouts for good, where one does."""
-    lost = dict(zip(stations_of(scenario), fleet.world.stations, strict=True))
-    name = max(lost, key=lambda name: int(lost[name]["lost"]), default=None)
-    if name is None or not lost[name]["lost"]:
+    names, rows = list(stations_of(scenario)), fleet.world.stations
+    lost = {name: rows[rows["home"] == k] for k, name in enumerate(names)}  # its overflow, too
+    name = max(lost, key=lambda name: int(lost[name]["lost"].sum()), default=None)
+    if name is None or not lost[name]["lost"].any():
         return None
-    late, failed = (int(lost[name][kind]) for kind in ("late", "failed"))
+    late, failed, n = (int(lost[name][kind].sum()) for kind in ("late", "failed", "lost"))
     return Problem(
         f"stations.{name}.{'timeout_s' if late >= failed else 'failure_share'}",
         getattr(getattr(scenario.stations, name), "timeout_s" if late >= failed else "failure_share"),
-        f"{int(lost[name]['lost'])} rollouts were lost there: {late} calls timed out and {failed} failed",
+        f"{n} rollouts were lost there: {late} calls timed out and {failed} failed",
         f"give it more workers, a longer time-out or more tries, or set stations.{name}.lost: truncated",
     )
 

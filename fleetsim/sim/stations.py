@@ -6,10 +6,11 @@ import math
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.stations import StationConfig
+from fleetsim.config.stations import OverflowConfig, StationConfig
 from fleetsim.engine.first_rows import UNLIMITED
 from fleetsim.engine.kernel import tables as t
 from fleetsim.engine.state import World
@@ -58,17 +59,36 @@ def workers_usd_per_h(scenario: Scenario) -> float:
 
 
 def station_rows(stations: dict[str, StationConfig]) -> NDArray[Any]:
-    """Their rows in the kernel, in this order."""
-    rows = np.zeros(len(stations), t.STATION)
+    """Their rows in the kernel, in this order, and behind them those of their overflows."""
+    beyond = _overflow_rows(stations)
+    every = [*stations.values(), *(_overflow_of(stations[name]) for name in beyond)]
+    rows = np.zeros(len(every), t.STATION)
     rows["head"] = rows["tail"] = -1
-    for row, station in zip(rows, stations.values(), strict=True):
+    rows["home"] = [*range(len(stations)), *map(list(stations).index, beyond)]
+    for row, station in zip(rows, every, strict=True):
         row["workers"] = UNLIMITED if station.workers is None else station.workers
         row["timeout_s"] = np.inf if station.timeout_s is None else station.timeout_s
         row["gap_s"] = 0.0 if station.calls_per_s is None else 1.0 / station.calls_per_s
         row["episode"], row["policy"] = station.fresh_per == "episode", _POLICIES[station.lost]
         for name in ("start_s", "warm", "failure_share", "tries"):
             row[name] = getattr(station, name)
+        if station.overflow is not None:
+            row["after_s"] = station.overflow.after_s
+    for name, k in beyond.items():
+        rows["overflow"][list(stations).index(name)] = k
     return rows
+
+
+def _overflow_rows(stations: dict[str, StationConfig]) -> dict[str, int]:
+    """Station -> the row of its overflow, of those that have one."""
+    return {name: k for k, name in enumerate((n for n, s in stations.items() if s.overflow), len(stations))}
+
+
+def _overflow_of(station: StationConfig) -> StationConfig:
+    """The workers of a station's overflow: they serve its calls by its own rules."""
+    assert station.overflow is not None
+    own = {name: getattr(station.overflow, name) for name in ("workers", "start_s", "calls_per_s")}
+    return station.model_copy(update={**own, "warm": 0, "overflow": None})
 
 
 def open_stations(world: World, scenario: Scenario, replication: int) -> None:
@@ -99,10 +119,14 @@ def open_stations(world: World, scenario: Scenario, replication: int) -> None:
 
 def _check_time(scenario: Scenario, name: str, stage: str, least_s: float) -> None:
     station: StationConfig = getattr(scenario.stations, name)
-    least = station.start_s + least_s
-    if station.timeout_s is not None and station.timeout_s <= least:
-        rule = f"the shortest call of the {stage} takes {least:g} s, its start-up included: every call would time out"
-        raise InputError([Problem(f"stations.{name}.timeout_s", station.timeout_s, rule, "raise it, or use null")])
+    beyond = station.overflow
+    there = {"": station.start_s} | ({" of its overflow": beyond.after_s + beyond.start_s} if beyond else {})
+    for where, before_s in there.items():
+        least = before_s + least_s
+        if station.timeout_s is not None and station.timeout_s <= least:
+            waits = "its start-up included" if not where else "its wait and start-up included"
+            rule = f"the shortest call of the {stage}{where} takes {least:g} s, {waits}: every call would time out"
+            raise InputError([Problem(f"stations.{name}.timeout_s", station.timeout_s, rule, "raise it, or use null")])
 
 
 def counts_now(world: World) -> list[tuple[Any, ...]]:
@@ -126,10 +150,13 @@ def station_metrics(records: Records, window: StepWindow) -> dict[str, dict[str,
     """
     stations = stations_of(records.scenario)
     found: dict[str, dict[str, float]] = {}
-    rows = records.stations[records.stations["step"] >= window.first]
-    for k, (name, station, of) in enumerate(zip(stations, stations.values(), _grown(records, window), strict=True)):
-        own = rows[rows["station"] == k]
-        used, waits = (own[levels].sum(axis=0, dtype=np.float64) for levels in ("used", "waits"))
+    rows, beyond = records.stations[records.stations["step"] >= window.first], _overflow_rows(stations)
+    for k, (name, station, grown) in enumerate(zip(stations, stations.values(), _grown(records, window), strict=True)):
+        of, every = grown.all, [k, *([beyond[name]] if name in beyond else [])]
+        used, waits = (
+            rows[np.isin(rows["station"], whose)][levels].sum(axis=0, dtype=np.float64)
+            for levels, whose in (("used", [k]), ("waits", every))
+        )
         ended = of["served"] + of["failed"] + of["late"]
         workers = station.workers or math.inf  # the upper edge of a level may lie above it
         row = {
@@ -146,18 +173,27 @@ def station_metrics(records: Records, window: StepWindow) -> dict[str, dict[str,
             "lost": of["lost"] / len(window.steps),
         }
         if station.workers is not None:
-            row["busy_fraction"] = of["used_s"] / (station.workers * window.span_s)
+            row["busy_fraction"] = grown.own["used_s"] / (station.workers * window.span_s)
+        if station.overflow is not None:
+            row["overflow_share"] = grown.beyond["calls"] / of["calls"] if of["calls"] else 0.0
+            row["overflow_in_use"] = grown.beyond["used_s"] / window.span_s
+            row["overflow_usd"] = _overflow_usd(station.overflow, grown.beyond) / len(window.steps)
         found[name] = row
     return found
 
 
 def stations_full(records: Records, window: StepWindow) -> bool:
-    """Whether calls always wait at a station: all its workers are in use, or calls begin as fast as its rate allows."""
-    for station, of in zip(stations_of(records.scenario).values(), _grown(records, window), strict=True):
+    """Whether calls always wait at a station: all its workers are in use, or calls begin as fast as its rate allows;
+    and at its overflow, where it has one."""
+
+    def full(station: StationConfig, of: dict[str, float]) -> bool:
         workers, rate = station.workers or math.inf, station.calls_per_s or math.inf
-        if max(of["used_s"] / workers, of["calls"] / rate) > FULL * window.span_s:
-            return True
-    return False
+        return max(of["used_s"] / workers, of["calls"] / rate) > FULL * window.span_s
+
+    return any(
+        full(at.station, at.own) and (at.station.overflow is None or full(_overflow_of(at.station), at.beyond))
+        for at in _grown(records, window)
+    )
 
 
 # The smallest number of each level, and of one beyond: see `level_of` (`engine/kernel/stations.py`).
@@ -180,28 +216,54 @@ def tools_s(records: Records, window: StepWindow) -> float:
     turns, stations = records.scenario.workload.turns, list(stations_of(records.scenario))
     each = mean_length(turns.tool_latency_s)
     if "tools" in stations:
-        of = _grown(records, window)[stations.index("tools")]
+        of = _grown(records, window)[stations.index("tools")].all
         ended = of["served"] + of["failed"] + of["late"]
         each = (of["waited_s"] + of["served_s"]) / ended if ended else each
     return (mean_turns(records.scenario.workload) - 1.0) * each
 
 
 def station_usd(records: Records, window: StepWindow) -> float:
-    """US dollars of the workers in the window: of all that are there, or of those in use where nothing limits them."""
+    """US dollars of the workers in the window: of all that are there, or of those in use where nothing limits them; and
+    of what went to an overflow."""
     usd = 0.0
-    for station, of in zip(stations_of(records.scenario).values(), _grown(records, window), strict=True):
-        in_use = of["used_s"] + station.warm * window.span_s
+    for grown in _grown(records, window):
+        station = grown.station
+        in_use = grown.own["used_s"] + station.warm * window.span_s
         hours = in_use if station.workers is None else station.workers * window.span_s
         usd += station.worker_price_usd_per_h * hours / HOUR_S
+        if station.overflow is not None:
+            usd += _overflow_usd(station.overflow, grown.beyond)
     return usd
 
 
-def _grown(records: Records, window: StepWindow) -> list[dict[str, float]]:
+def _overflow_usd(overflow: OverflowConfig, of: dict[str, float]) -> float:
+    return overflow.usd_per_call * of["calls"] + overflow.worker_price_usd_per_h * of["used_s"] / HOUR_S
+
+
+class _Grown(Struct):
+    """By how much the totals of a station grew in a window: of its own workers, and of its overflow (0 without one)."""
+
+    station: StationConfig
+    own: dict[str, float]
+    beyond: dict[str, float]
+
+    @property
+    def all(self) -> dict[str, float]:
+        """Of both together."""
+        return {name: of + self.beyond[name] for name, of in self.own.items()}
+
+
+def _grown(records: Records, window: StepWindow) -> list[_Grown]:
     """By how much each station's totals grew in the window."""
-    rows = records.stations
-    out = []
-    for k in range(len(stations_of(records.scenario))):
-        own = rows[rows["station"] == k]
+    stations = stations_of(records.scenario)
+    beyond, none = _overflow_rows(stations), dict.fromkeys(STATION_COUNTS, 0.0)
+
+    def of(k: int) -> dict[str, float]:
+        own = records.stations[records.stations["station"] == k]
         before = own[window.first - 1] if window.first else np.zeros((), STATION_STEP)
-        out.append({name: float(own[name][-1]) - float(before[name]) for name in STATION_COUNTS})
-    return out
+        return {name: float(own[name][-1]) - float(before[name]) for name in STATION_COUNTS}
+
+    return [
+        _Grown(station, of(k), of(beyond[name]) if name in beyond else none)
+        for k, (name, station) in enumerate(stations.items())
+    ]

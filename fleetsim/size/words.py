@@ -209,6 +209,7 @@ def _with_fewer(crew: Crew) -> str:
     longer, dearer = crew.longer, crew.dearer
     if abs(longer - dearer) >= _ALIKE * (1.0 + longer):
         takes = _more(longer, "is {} longer", "is {} shorter", "takes {} times as long")
+        takes = "is as long" if abs(longer) < _ALIKE else takes
         return f"a step {takes} and {_more(dearer, 'costs {} more', 'costs {} less', 'costs {} times as much')}"
     if abs(longer) < _ALIKE:
         return "a step is no longer"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 from typing import Any
 
 import pytest
 
 import fleetsim as fs
+from fleetsim.config import with_changes
 from fleetsim.job.trials import planned, simulated, with_instances
 from fleetsim.search import best as search
 from fleetsim.search.best import Best
@@ -137,3 +139,35 @@ def test_free_sandboxes_are_the_fewest_that_hardly_cost_time_and_advice_comes_tr
         again = result.asked.with_(sandboxes=workers, instances=instances, seed=7).simulate(replications=1)
         for name, promise in one["promise"].items():
             assert promise["low"] <= again.mean[name] <= promise["high"], (one["what"], name)
+
+
+@pytest.mark.parametrize(
+    ("flags", "overflow", "step_s"),
+    [
+        ({"sandbox_price": 1.0}, {"usd_per_call": 0.02}, None),
+        ({"sandbox_price": 3.0}, {"usd_per_call": 0.006, "after_s": 3.0, "calls_per_s": 2.0}, None),
+        ({"sandbox_price": 3.0}, {"workers": 10, "worker_price_usd_per_h": 6.0, "start_s": 1.0}, None),
+        ({"sandbox_price": 5.0}, {"usd_per_call": 0.01}, 15.4),
+        ({}, {"usd_per_call": 0.01}, None),
+    ],
+)
+def test_no_count_is_better_beside_an_overflow_that_costs_money(
+    flags: dict[str, float], overflow: dict[str, float], step_s: float | None
+) -> None:
+    """Against all counts in long runs: of step x cost per step, and with a target of the cost of a step within it."""
+    changes: dict[str, Any] = {"stations.tools": {"workers": 10, "overflow": overflow}, "targets.step_s": step_s}
+    job = fs.load({}, {**AGENTS, **changes}, batch=64, len=400, max_len=1200, instance_tok_s=1500, **flags)
+    plan = sized(job)
+    (crew,) = plan.crews
+
+    def cost(workers: int) -> float:
+        scenario = with_instances(with_workers(planned(job.scenario, job.given), {"tools": workers}), plan.instances)
+        run = simulated(with_changes(scenario, {"run.steps": 120}), 0)
+        step, usd = float(run["step_s"]), float(run["cost_per_step"])
+        return step * usd if step_s is None else usd if step <= step_s else math.inf
+
+    counts = sorted({*range(1, 12), *range(12, 110, 4), crew.workers})
+    costs = {n: cost(n) for n in counts}
+    assert costs[crew.workers] <= 1.005 * min(costs.values())
+    assert max(costs[1], costs[counts[-1]]) > 1.02 * costs[crew.workers], "else the test says nothing"
+    assert crew.told()["overflow_usd"] == crew.with_them.mean("stations.tools.overflow_usd")

@@ -12,7 +12,7 @@ from fleetsim.engine.kernel.judges import next_of_judges, put_to
 from fleetsim.engine.kernel.landing import come_back, end_call, land
 from fleetsim.engine.kernel.plan import plan
 from fleetsim.engine.kernel.prompts import land_prompts
-from fleetsim.engine.kernel.stations import give_up
+from fleetsim.engine.kernel.stations import leave_queue
 from fleetsim.engine.kernel.steering import steer
 from fleetsim.engine.kernel.tables import (
     AT_LIMIT,
@@ -119,8 +119,8 @@ def advance(fleet: int, limit: float, want: int) -> int:
     infinite limit), NEED_GROUPS (call again once more groups are drawn), LOG_FULL (call again once the log is
     emptied: where it returns, nothing of the next pass has been done) or TOO_FULL (the law that follows the caches
     wants groups cancelled). Events that lie within rounding of each other happen together: landings first, then timers,
-    calls that give up, judges, arrivals, what is sent, plans; equal times go by instance index, those of timers by
-    sample. A look of that law comes behind all that happens at its time, also outside the fleet at `limit`.
+    calls that leave a queue, judges, arrivals, what is sent, plans; equal times go by instance index, those of timers
+    by sample. A look of that law comes behind all that happens at its time, also outside the fleet at `limit`.
     """
     w = fleet_at(fleet, 0)
     while True:
@@ -164,7 +164,9 @@ def advance(fleet: int, limit: float, want: int) -> int:
             w.n_timers -= 1
             come_back(fleet, s, t)
         while w.late_s <= horizon:
-            end_call(fleet, give_up(fleet), t)
+            s = leave_queue(fleet)
+            if s >= 0:
+                end_call(fleet, s, t)
         judge = w.judges
         while judge != 0:
             move_judge(judge, t, horizon)

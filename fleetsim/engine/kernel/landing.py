@@ -148,7 +148,7 @@ def end_call(fleet: int, s: int, t: float) -> None:
     V.tries += 1
     if V.tries < station.tries:
         line = TOOL_NEEDS if S.status == AWAY else REWARD_NEEDS
-        if call(fleet, s, V.station, another_need(fleet, line, s), t):
+        if call(fleet, s, station.home, another_need(fleet, line, s), t):
             ring(fleet, s)
         return
     V.tries = 0

@@ -2,7 +2,9 @@
 
 A call waits, first come first served, until a worker is free; the worker starts, serves it, and is free again, or stays
 with its rollout. A worker that is kept warm needs no start. Where calls begin at a rate at most, a call keeps its
-worker until its turn: nobody behind it could have used it. What the call does to its sample is `landing.py`'s: nothing
+worker until its turn: nobody behind it could have used it. Behind a station's own workers there may be others, its
+overflow, a row of its own: the first call that waits goes there once it has waited for long enough, one of them is free
+and their rate lets it begin. What the call does to its sample is `landing.py`'s: nothing
 here knows a route. A call that was made is answered, also where nobody wants its rollout any more.
 """
 
@@ -79,14 +81,28 @@ def tally(fleet: int, k: int, t: float) -> None:
 
 
 @compiled
-def look_at_heads(fleet: int) -> None:
-    """When the next call is timed out that still waits: of a station's calls the first one."""
+def overflow_s(fleet: int, k: int, t: float) -> float:
+    """When, from t on, the first call that waits at station k may go to its overflow; infinite: not as things are."""
+    w = fleet_at(fleet, 0)
+    station = station_at(w.stations, k)
+    if station.overflow == 0:
+        return math.inf
+    beyond = station_at(w.stations, station.overflow)
+    if beyond.used >= beyond.workers:
+        return math.inf
+    return max(t, visit_at(w.visits, station.head).came_s + station.after_s, beyond.open_s)
+
+
+@compiled
+def look_at_heads(fleet: int, t: float) -> None:
+    """When the next call leaves a queue for which no worker was free: of a station's calls the first one."""
     w = fleet_at(fleet, 0)
     w.late_s = math.inf
     for k in range(w.n_stations):
         station = station_at(w.stations, k)
         if station.head >= 0:
-            w.late_s = min(w.late_s, visit_at(w.visits, station.head).came_s + station.timeout_s)
+            late_s = visit_at(w.visits, station.head).came_s + station.timeout_s
+            w.late_s = min(w.late_s, late_s, overflow_s(fleet, k, t))
 
 
 @compiled
@@ -100,7 +116,7 @@ def first_out(fleet: int, k: int, t: float) -> int:
     if station.head < 0:
         station.tail = -1
     station.waiting -= 1
-    look_at_heads(fleet)
+    look_at_heads(fleet, t)
     return s
 
 
@@ -158,11 +174,13 @@ def ring(fleet: int, s: int) -> None:
 def call(fleet: int, s: int, k: int, need_s: float, t: float) -> bool:
     """A sample asks station k for so many seconds. True: it is served from now on, and its end needs a timer."""
     w = fleet_at(fleet, 0)
-    tally(fleet, k, t)
-    station, V = station_at(w.stations, k), visit_at(w.visits, s)
+    V = visit_at(w.visits, s)
+    if V.holds == 0:  # a worker that it has may be of the station's overflow
+        V.station = k
+    tally(fleet, V.station, t)
+    station = station_at(w.stations, V.station)
     V.came_s = t
     V.need_s = need_s
-    V.station = k
     V.calls += 1
     station.calls += 1
     if V.holds == 1 or station.used < station.workers:
@@ -178,7 +196,7 @@ def call(fleet: int, s: int, k: int, need_s: float, t: float) -> bool:
     station.tail = s
     station.waiting += 1
     if station.head == s:
-        look_at_heads(fleet)
+        look_at_heads(fleet, t)
     return False
 
 
@@ -201,6 +219,8 @@ def let_go(fleet: int, s: int, t: float) -> None:
     else:
         tally(fleet, k, t)
         station.used -= 1
+        if station.home != k:
+            look_at_heads(fleet, t)
 
 
 @compiled
@@ -229,14 +249,39 @@ def count_end(fleet: int, s: int) -> None:
 
 
 @compiled
-def give_up(fleet: int) -> int:
-    """The call that is to be timed out while it waits leaves; returns its sample."""
+def overflow(fleet: int, k: int, t: float) -> None:
+    """The first call that waits at station k goes to its overflow, and is served from now on."""
     w = fleet_at(fleet, 0)
-    k, now_s = 0, w.late_s  # the call that leaves gives late_s to the next one
+    s = first_out(fleet, k, t)
+    station = station_at(w.stations, k)
+    station.calls -= 1
+    visit_at(w.visits, s).station = station.overflow
+    tally(fleet, station.overflow, t)
+    beyond = station_at(w.stations, station.overflow)
+    beyond.calls += 1
+    beyond.used += 1
+    serve(fleet, s, t)
+    ring(fleet, s)
+    look_at_heads(fleet, t)
+
+
+@compiled
+def leave_queue(fleet: int) -> int:
+    """At `late_s` a call that waits is timed out: returns its sample; or it goes to an overflow: -1."""
+    w = fleet_at(fleet, 0)
+    k, now_s = -1, w.late_s  # the call that leaves gives late_s to the next one
     for other in range(w.n_stations):
         station = station_at(w.stations, other)
-        if station.head >= 0 and visit_at(w.visits, station.head).came_s + station.timeout_s <= now_s:
+        if station.head < 0:
+            continue
+        if visit_at(w.visits, station.head).came_s + station.timeout_s <= now_s:
             k = other
+        elif overflow_s(fleet, other, now_s) <= now_s:
+            overflow(fleet, other, now_s)
+            return -1
+    if k < 0:  # a rollout that has a worker of an overflow took the turn
+        look_at_heads(fleet, now_s)
+        return -1
     s = first_out(fleet, k, now_s)
     V = visit_at(w.visits, s)
     V.where = NOWHERE

@@ -270,6 +270,9 @@ STATION = np.dtype(
         ("failed", "i8"),
         ("late", "i8"),
         ("lost", "i8"),  # rollouts
+        ("home", "i8"),  # whose calls come here: itself, or the station whose overflow this row is
+        ("overflow", "i8"),  # row of the workers who take what its own are too few for; 0 = there are none
+        ("after_s", "f8"),  # they take a call that has waited so long
     ],
     align=True,
 )
@@ -282,7 +285,7 @@ VISIT = np.dtype(
         ("due_s", "f8"),  # when its service ends
         ("next", "i8"),  # the call behind it
         ("calls", "i8"),  # so far
-        ("station", "i8"),
+        ("station", "i8"),  # whose workers it has: after it waited, those of an overflow
         ("tries", "i4"),
         ("restarts", "i1"),
         ("where", "i1"),
@@ -368,7 +371,7 @@ FLEET = np.dtype(
         ("most_warm", "i8"),  # of any station
         ("tool_station", "i8"),  # where tools are called and rewards are computed; -1 = nowhere: nothing limits them
         ("reward_station", "i8"),
-        ("late_s", "f8"),  # when the next call that waits is timed out
+        ("late_s", "f8"),  # when the next call that waits is timed out, or goes to an overflow
         ("chance", "i8"),  # the seed of failures
         ("turns", "i8"),  # 1 = of every sample
         ("n_calls", "i8"),  # of tools, drawn
