@@ -101,8 +101,6 @@ class Search:
         nothing better near it. finer: plans whose counts differ by so much from those of one.
         """
         found = list(self.exploring(candidates, wanted, what))
-        if fresh := [f for f in found if self._fresh(f, wanted)]:
-            wanted.tell(fresh)
         seen = {f.choice.place for f in found}
         for stride in _STRIDES:
             near: dict[object, Candidate] = {}
@@ -111,6 +109,8 @@ class Search:
                     near |= {c.place: c for c in finer(f.choice, stride) if c.place not in seen}
             seen |= near.keys()
             found += self.exploring(near.values(), wanted, f"{what}, counts within {units.share(stride - 1, 0)}")
+            if stride == _STRIDES[0]:
+                wanted.tell([f for f in found if self._fresh(f, wanted)])
         return [f for f in found if self._fresh(f, wanted)]
 
     def _fresh(self, found: Found[Candidate], wanted: Goal) -> bool:

@@ -186,7 +186,7 @@ class Goal:
 
     def tell(self, found: Sequence[Found[C]]) -> None:
         """From now on only what stands for the front of these is looked for."""
-        if not (self.only_best or self.missed):
+        if found and not (self.only_best or self.missed):
             self._told = (*(p.step_s for p in self._rows(found)), self.budget.step_s or math.inf, math.inf)
 
     def rows(self, found: Sequence[Found[C]]) -> list[Found[C]]:
