@@ -213,6 +213,8 @@ _FEW, _MOST, _MOST_TURNS = 32, 400, 400_000
 _MANY_TURNS, _LEAST, _DEPTHS = 1_600_000, 16, 3
 # With machines that are reclaimed hours apart, so many times as many.
 _SPOT, _RECLAIMS = 5, 8
+# For a smaller share of the time than this instances may be away without a run that sees it.
+_SELDOM = 0.01
 # Where something happens on the way, no step stands for another: so many, and so many after the last event.
 _EVENTFUL, _AFTER = 30, 10
 
@@ -233,6 +235,14 @@ def reclaims_s(scenario: Sections) -> float:
     spot, count = scenario.fleet.spot, scenario.fleet.all_on_spot
     away_s = spot.notice_s + spot.mean_absence_s + spot.start_s
     return _RECLAIMS * max(away_s, (spot.mean_life_s + away_s) / count) if count else 0.0
+
+
+def failures_s(scenario: Sections) -> float:
+    """The same of failures of instances; 0 where they are seldom away."""
+    failures, count = scenario.fleet.failures, scenario.fleet.instances
+    if failures.mtbf_s is None or failures.restart_s < _SELDOM * failures.mtbf_s:
+        return 0.0
+    return _RECLAIMS * max(failures.restart_s, failures.mtbf_s / count)
 
 
 def sent_samples(scenario: Sections) -> float:

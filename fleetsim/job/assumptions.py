@@ -92,13 +92,9 @@ def is_estimated(s: Scenario) -> bool:
     return named and "trainer.fixed_s" in s.assumed and "trainer.per_token_s" in s.assumed
 
 
-def _counts_per_token(s: Scenario) -> bool:
-    return s.trainer.fixed_s == 0 and (s.trainer.per_token_s > 0 or bool(s.trainer.phases))
-
-
 def _told_per_step(s: Scenario) -> bool:
     """Whether the seconds of a step are said once, as those of the step."""
-    return not is_estimated(s) and not _counts_per_token(s)
+    return not is_estimated(s) and not (s.trainer.fixed_s == 0 and (s.trainer.per_token_s > 0 or s.trainer.phases))
 
 
 def _is_stated(path: str) -> Callable[[Scenario], bool]:

@@ -143,7 +143,7 @@ def engine_words(scenario: Scenario) -> str:
     speculation = step_time.speculation
     assert speculation is not None  # who asks has seen that there is one
     tokens, up_to = at_engine(scenario)
-    held = max(1, min(limits.max_num_seqs, round(samples_in_flight(scenario) / scenario.fleet.instances)))
+    held = max(1, round(min(limits.max_num_seqs, samples_in_flight(scenario) / scenario.fleet.instances)))
     context = context_in_flight(scenario)
     gain = step_time.decode_tok_s(held, context) / plain.decode_tok_s(held, context)
     if up_to == 0:

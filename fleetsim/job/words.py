@@ -189,17 +189,22 @@ def _limits(scenario: Scenario, of: Mapping[str, Estimate]) -> Iterator[StationL
         if name in stations:
             whose, workers = "tools" if name == "tools" else "rewards", stations[name].workers or 0
             there, more = m.get("overflow_share", 0.0) * rate, stations[name].overflow
+            most, in_use = stations[name].calls_per_s, f"all {workers:,} {CALLED[name]} are in use"
+            of_rate = (rate - there) / most if most else 0.0
+            if most:
+                used = m["in_service"] / workers if workers else 0.0
             if more is not None:
                 beyond = list(_of_overflow(more, name, {"calls_per_s": there, "workers": m["overflow_in_use"]}))
                 yield from beyond
-                used = min(used, max((limit.used for limit in beyond), default=0.0))
-            if (most := stations[name].calls_per_s) is not None:
-                said, serves = f"the rate limit of {whose}, {units.plural(most, 'call')} per second", m["in_service"]
-                used = serves / workers if workers else 0.0
+                used = used if most else min(used, max((limit.used for limit in beyond), default=0.0))
+            # What waits for longer than it is served comes in bursts, and meets one of both.
+            elif m["waiting"] > m["in_service"] and max(of_rate, used) < FULL:
+                of_rate, used, in_use = (1.0, used, in_use) if of_rate > used else (of_rate, 1.0, f"{in_use} at times")
+            if most:
+                said = f"the rate limit of {whose}, {units.plural(most, 'call')} per second"
                 counts = f"calls of {whose} per second"
-                yield StationLimit("environment", (rate - there) / most, said, f"{at}.calls_per_s", most, counts)
-            said = f"all {workers:,} {CALLED[name]} are in use"
-            yield StationLimit("environment", used, said, f"{at}.workers", workers, CALLED[name])
+                yield StationLimit("environment", of_rate, said, f"{at}.calls_per_s", most, counts)
+            yield StationLimit("environment", used, in_use, f"{at}.workers", workers, CALLED[name])
         elif (api := judges[name].api) is None:
             engines = judges[name].instances
             said = f"{units.plural(engines, 'engine')} of the {name}, always at work"

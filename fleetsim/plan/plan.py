@@ -167,8 +167,9 @@ def plan(
     )
 
 
-def pareto(search: Search, space: Space, allowed: Allowed) -> list[PlanRow]:
-    """Simulates whatever may be on the front of step and dollars; where only a step is asked for, what may be best.
+def pareto(search: Search, space: Space, allowed: Allowed) -> tuple[list[PlanRow], list[PlanRow]]:
+    """Simulates whatever may be told of the front of step and dollars, where only a step is asked for what may be best:
+    all that was found, and what is told of it.
 
     Where no plan makes the step that is asked for, the shortest comes nearest: then it is as if only that were wanted.
     """
@@ -181,7 +182,7 @@ def pareto(search: Search, space: Space, allowed: Allowed) -> list[PlanRow]:
         found = search.refining(plans, goal, space.near, "plans")
     if not found:
         raise _nothing(space, search, oldest)
-    return found
+    return found, goal.rows(found)
 
 
 def _nothing(space: Space, search: Search, oldest: float | None) -> Exception:
@@ -221,9 +222,8 @@ def worth_a_look(search: Search, space: Space, allowed: Allowed) -> list[PlanRow
     Raises InputError where nothing fits the budget, StuckError where every plan gets stuck.
     """
     before = replace(search.tally)
-    found, budget, oldest = pareto(search, space, allowed), space.budget, allowed.oldest(space.own)
+    (found, shown), budget, oldest = pareto(search, space, allowed), space.budget, allowed.oldest(space.own)
     ranked = sorted(found, key=lambda f: budget.badness(f.step_s, f.usd))
-    shown = thinned(front_of(found), ranked[0])
     # One run may miss a step that the mean of all runs makes, or that a limit makes.
     nearly = [f for f in ranked if not budget.holds(f.step_s) and budget.holds(f.step_s * (1 - _LUCK))]
     cheaper = sorted((f for f in nearly if f.usd < ranked[0].usd), key=lambda f: f.usd)[:_CONTENDERS]

@@ -89,8 +89,17 @@ class Front:
 
     def beats(self, step_s: float, usd: float, close: float = CLOSE) -> bool:
         """Whether one of them needs as little of both, or hardly more."""
-        last = bisect_right(self._steps, step_s * (1 + close))
-        return last > 0 and self._usd[last - 1] <= usd * (1 + close)
+        return self.least_usd(step_s * (1 + close)) <= usd * (1 + close)
+
+    def least_usd(self, step_s: float) -> float:
+        """Dollars of the cheapest whose step takes no longer; infinite without one."""
+        last = bisect_right(self._steps, step_s)
+        return self._usd[last - 1] if last else math.inf
+
+    @property
+    def least_s(self) -> float:
+        """The shortest step."""
+        return self._steps[0] if self._steps else math.inf
 
 
 def front_of(points: Sequence[Found[C]]) -> list[Found[C]]:
@@ -133,13 +142,16 @@ class Goal:
     """What a search is for. only_best: nothing but the best by the budget's objective. by: how much better than what
     was found a plan must be to be worth a look, in shares of one; nearer: likewise, how much shorter its step must be
     while no plan makes the one that is asked for. oldest: steps that 99 % of the trained samples may be old, None =
-    nobody says."""
+    nobody says.
+
+    A front of a thousand GPUs has hundreds of plans, of which few are told: once it is known roughly (`tell`), the
+    shortest step, the cheapest plan and the cheapest of a few steps are looked for, and nothing between them."""
 
     def __init__(
         self, budget: Budget, only_best: bool, by: float = CLOSE, oldest: float | None = None, nearer: float = CLOSE
     ) -> None:
         self.budget, self.only_best, self.by, self.oldest, self.nearer = budget, only_best, by, oldest, nearer
-        self._front, self._best = Front(), (True, math.inf)
+        self._front, self._best, self._told = Front(), (True, math.inf), tuple[float, ...]()
 
     @property
     def missed(self) -> bool:
@@ -166,9 +178,27 @@ class Goal:
         if self.only_best or self.missed:
             # till a plan makes the step, all that may, and what comes nearer
             return self.budget.badness(step_s, usd) < (missed, least * (1 - (self.nearer if self.missed else self.by)))
-        if not self.budget.holds(step_s):
+        if not self.budget.holds(step_s) or self._front.beats(step_s, usd, self.by):
             return False
-        return not self._front.beats(step_s, usd, self.by)
+        if not self._told or step_s < self._front.least_s:
+            return True
+        return any(step_s <= told and usd < self._front.least_usd(told) for told in self._told)
+
+    def tell(self, found: Sequence[Found[C]]) -> None:
+        """From now on only what stands for the front of these is looked for."""
+        if found and not (self.only_best or self.missed):
+            self._told = (*(p.step_s for p in self._rows(found)), self.budget.step_s or math.inf, math.inf)
+
+    def rows(self, found: Sequence[Found[C]]) -> list[Found[C]]:
+        """What is told of the plans that were found."""
+        front = front_of(found)
+        cheapest = (
+            max((p for p in front if p.step_s <= told), key=lambda p: p.step_s, default=None) for told in self._told
+        )
+        return self._rows([p for p in (front[0], *cheapest) if p is not None] if self._told else front)
+
+    def _rows(self, found: Sequence[Found[C]]) -> list[Found[C]]:
+        return thinned(front_of(found), min(found, key=lambda p: self.budget.badness(p.step_s, p.usd)))
 
     def order(self, step_s: float, usd: float) -> tuple[bool, float]:
         """The smallest is looked at first: the shortest step until one is short enough, for it says most of all that

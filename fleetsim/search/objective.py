@@ -89,6 +89,8 @@ _TOLERANCE = 0.01
 FINE, _COARSE = 1.2, 1.5
 # What lies between two counts is above its bound by this share of what these are at the least.
 _SURE = 0.95
+# A rollout GPU counts as at least this share of a trainer's.
+_LEAST_PRICE = 0.01
 
 
 def usd_per_h(scenario: Scenario, instances: int) -> float:
@@ -99,11 +101,13 @@ def usd_per_h(scenario: Scenario, instances: int) -> float:
 def price_per_s(scenario: Scenario, instances: int) -> float:
     """The same in any second, as far as counts are held against each other; in GPUs where all prices are zero."""
     prices = prices_of(scenario)
-    if prices.rollout > 0:
-        return _price(scenario, instances, prices)
-    # Free rollout GPUs would make every further one pay; they count as much as the trainer's.
-    free = prices.trainer or 1.0
-    return _price(scenario, instances, replace(prices, rollout=free, spot=free))
+    if not prices.rollout + prices.trainer:
+        prices = replace(prices, rollout=1.0, spot=1.0, trainer=1.0)
+    # Of GPUs that cost next to nothing every further one would pay, by a step that is shorter by luck.
+    dearer = _LEAST_PRICE * prices.trainer
+    return _price(
+        scenario, instances, replace(prices, rollout=max(prices.rollout, dearer), spot=max(prices.spot, dearer))
+    )
 
 
 def objective(scenario: Scenario, instances: int, step_s: float, beside_usd: float = 0.0) -> float:

@@ -109,7 +109,9 @@ def match_rates(
     covers = covered(MOST_INSTANCES)
     supply = (1.0 - _SAME) * MOST_INSTANCES * instance_tok_s(MOST_INSTANCES)
     if not covers and MOST_INSTANCES // 2 * instance_tok_s(MOST_INSTANCES // 2) < supply:
-        raise InputError([_beyond_any_fleet(consumed)])
+        rule = f"the trainer consumes more than {MOST_INSTANCES:,} instances supply"
+        remedy = "check the batch, the lengths and the trainer's seconds per step"
+        raise InputError([Problem("trainer", f"{consumed:,.0f} tok/s", rule, remedy)])
     matched = smallest(covered if covers else lambda n: n * instance_tok_s(n) >= supply, 1, MOST_INSTANCES)
     assert matched is not None  # the most hold
     fewest = max(1, math.ceil(0.6 * matched))
@@ -123,15 +125,6 @@ def match_rates(
         trainer_step_s=trainer_step_s,
         rows=tuple(_row(n, consumed, instance_tok_s(n)) for n in counts),
         covers=covers,
-    )
-
-
-def _beyond_any_fleet(consumed: float) -> Problem:
-    return Problem(
-        "trainer",
-        f"{consumed:,.0f} tok/s",
-        f"the trainer consumes more than {MOST_INSTANCES:,} instances supply",
-        "check the batch, the lengths and the trainer's seconds per step",
     )
 
 

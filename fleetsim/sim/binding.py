@@ -234,8 +234,8 @@ def _cut(records: Records, path: CriticalPath, making: Floats, shorter: Floats) 
 
 def longest_of_a_batch(records: Records) -> float:
     """Tokens of the longest response that a step trains, median over the steps."""
-    groups = records.groups
-    longest = np.maximum.reduceat(np.ascontiguousarray(records.samples["target"]), groups["first"])
+    groups, samples = records.groups, records.samples
+    longest = np.maximum.reduceat(np.where(samples["status"] == DONE, samples["target"], 0), groups["first"])
     trained = groups["trained_step"] >= 0
     each = np.zeros(int(groups["trained_step"].max()) + 1)
     np.maximum.at(each, groups["trained_step"][trained], longest[trained])

@@ -11,7 +11,7 @@ import simpy
 from numpy.typing import NDArray
 
 from fleetsim.config import with_changes
-from fleetsim.config.scenario import Scenario, most_steps, reclaims_s, settles
+from fleetsim.config.scenario import Scenario, failures_s, most_steps, reclaims_s, settles
 from fleetsim.engine.kernel.tables import CMD_MOVE
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
@@ -207,7 +207,7 @@ class Steady:
         if self._period > 1:  # a whole number of periods in each batch, as far as a run may be so long
             long = max(long, min(_BATCHES * self._period, most_steps(scenario) - least_warmup_steps(scenario) - 1))
         self._look = least_warmup_steps(scenario) + long
-        self._ends, self._least_s = [0.0], reclaims_s(scenario)
+        self._ends, self._least_s = [0.0], max(reclaims_s(scenario), failures_s(scenario))
 
     def __call__(self, steps: int, now_s: float) -> bool:
         """Whether the run may end here."""

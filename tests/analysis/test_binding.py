@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -59,6 +60,23 @@ def test_moving_what_a_verdict_names_moves_the_step() -> None:
     wrong, jobs, seen = told_wrongly(random_job, range(24))
     assert len(wrong) <= jobs / 20, wrong
     assert len(seen) >= 4, seen
+
+
+def oversampled_job(seed: int) -> Scenario:
+    """A random job that sends more samples than it trains: by whole groups, in each group, or both."""
+    r, late = random.Random(20_000 + seed), ("abort", "carry_over", "defer")
+    rounds = {"buffer.batch_rule": "first_finished", "buffer.oversampling": r.choice([1.25, 2.0])}
+    in_groups = {"buffer.group_oversampling": r.choice([1.25, 1.5, 2.0])}
+    more = r.choice([in_groups, {**rounds, "buffer.leftover": r.choice(late)}, {**rounds, **in_groups}])
+    return with_changes(random_job(seed), {"admission.law": r.choice(["barrier", "batches_ahead"]), **more})
+
+
+def test_moving_what_a_verdict_names_moves_the_step_where_more_is_sent_than_trained() -> None:
+    """The longest response is the longest that is trained: one that was given up in flight holds nobody up. One job in
+    ten may be told wrongly."""
+    wrong, jobs, seen = told_wrongly(oversampled_job, range(30))
+    assert len(wrong) <= jobs / 10, wrong
+    assert seen["longest_response"] >= 5, seen
 
 
 @pytest.mark.parts

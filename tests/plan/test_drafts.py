@@ -10,7 +10,7 @@ import fleetsim as fs
 from fleetsim.config import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.assumptions import assumptions_of
-from fleetsim.job.engine_choices import at_engine, drafts_of
+from fleetsim.job.engine_choices import at_engine, drafts_of, engine_words
 from fleetsim.job.trials import simulated
 from tests.plan.fakes import one_ahead
 
@@ -57,6 +57,11 @@ def test_where_the_trainer_binds_nothing_changes() -> None:
     found = drafts_of(slow, 2, simulated)
     assert found is not None
     assert "changes no step here" in found.text
+
+
+def test_without_a_limit_of_admission_an_instance_runs_as_many_as_it_holds() -> None:
+    unlimited = with_changes(job(method="mtp"), {"admission.law": "unbounded"})
+    assert "where an instance runs 1,024 sequences" in engine_words(unlimited)
 
 
 def test_a_measured_length_is_the_same_law_for_other_k() -> None:

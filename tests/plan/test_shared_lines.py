@@ -135,6 +135,15 @@ SLOW_API = {"tok_s": 40, "requests_per_s": 1}
             {**RETRIED, "workload.output_tokens": 200, "admission.max_staleness": 1, "fleet.instances": 1},
             "tools and rewards: the rate limit of tools, 4 calls per second",
         ),
+        # a batch at a time: tools stand still while the trainer trains, and calls wait while rollouts run
+        (
+            {**AGENTS, "admission.law": "barrier", "trainer.fixed_s": 60.0, "stations.tools.workers": 3},
+            "tools and rewards: all 3 sandboxes are in use at times",
+        ),
+        (
+            {**AGENTS, "admission.law": "barrier", "trainer.fixed_s": 60.0, "stations.tools.calls_per_s": 2.0},
+            "tools and rewards: the rate limit of tools, 2 calls per second",
+        ),
         # eight sandboxes are taken by calls that wait for their turn, but two would do
         (
             {**AGENTS, "stations.tools.calls_per_s": 1.0, "stations.tools.workers": 8},

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fleetsim as fs
@@ -133,7 +134,7 @@ def test_the_answer_is_within_a_percent_of_the_best_of_all(gpus: int, allow: str
         search = Search(measure)
         nearest = worth_a_look(search, Space(space.asked, Budget(gpus, step_s=step_s, objective="cost")), permitted)[0]
         assert nearest.step_s <= 1.01 * shortest
-        assert search.tally.runs <= 1.5 * plainly.tally.runs
+        assert len(search.found) <= 1.5 * len(plainly.found)  # a run that is asked for twice is made once
     for step_s in (1.02 * shortest, everything[len(everything) // 4].step_s, everything[-1].step_s):
         cheapest = first_fresh([p for p in by_cost if p.step_s <= step_s], oldest).usd
         best = answer(Budget(step_s=step_s, objective="cost"))
@@ -191,7 +192,7 @@ def test_nothing_within_the_bound_is_lost_from_the_front() -> None:
     space = space_of(4, **SMALL, model="Qwen/Qwen2.5-1.5B", max_staleness=1)
     measure = remembered(simulated)
     search, front = Search(measure), Front()
-    for found in pareto(search, space, allowed("")):
+    for found in pareto(search, space, allowed(""))[0]:
         front.add(found.step_s, found.usd)
     for candidate, scenario in plans_of(space):
         run = flat(measure(scenario, 0))
@@ -202,7 +203,8 @@ def test_nothing_within_the_bound_is_lost_from_the_front() -> None:
 @pytest.mark.parts
 @pytest.mark.parametrize(("gpus", "tp"), [(40, 1), (80, 2)])
 def test_counts_between_those_of_the_grid_are_found(gpus: int, tp: int) -> None:
-    """Every count of engines, and of servers of the trainer, simulated: nothing of their front is lost."""
+    """Every count of engines, and of servers of the trainer, simulated: none is cheaper at a step that is told, faster
+    than the fastest, or cheaper than the cheapest."""
     changes = {"run.steps": 8, "engine.pp": 1, "engine.dp": 1, "sync.every_steps": 1, "sync.pause_s": 1.0}
     options = {"model": "Qwen/Qwen2.5-7B", "batch": 256, "len": 1000, "max_staleness": 1, "tp": tp}
     space = space_of(gpus, changes=changes, **options)
@@ -218,10 +220,13 @@ def test_counts_between_those_of_the_grid_are_found(gpus: int, tp: int) -> None:
     plain = [s for c in every if (s := c.scenario()) is not None]
     measure = remembered(simulated)
     runs = [run for run in map(flat, side_by_side(lambda s: measure(s, 0), plain)) if age_of([run]) <= 1]
-    search, front = Search(measure), Front()
-    for found in pareto(search, space, allowed("")):
-        front.add(found.step_s, found.usd)
-    assert [run for run in runs if not front.beats(run["step_s"], run["cost_per_step"], 0.01)] == []
+    search = Search(measure)
+    told = [(row.step_s, row.usd) for row in pareto(search, space, allowed(""))[1]]
+    steps, usd = np.array([(run["step_s"], run["cost_per_step"]) for run in runs]).T
+    assert len(told) > 3
+    assert all(usd[steps <= step_s].min() >= 0.99 * cheapest for step_s, cheapest in told)
+    assert min(step_s for step_s, _ in told) <= 1.01 * steps.min()
+    assert min(cheapest for _, cheapest in told) <= 1.01 * usd.min()
     assert search.tally.simulated < len(plain) / 2
 
 

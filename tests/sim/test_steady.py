@@ -67,3 +67,21 @@ def test_what_somebody_said_or_what_changes_on_the_way_gives_it_a_length(
     scenario = with_changes(load_scenario("async-one-step"), changes)
     assert not settles(scenario)
     assert len(simulate(scenario).steps) == most_steps(scenario) == steps
+
+
+def test_instances_that_fail_now_and_then_are_seen_to() -> None:
+    """One instance is away for 4 % of the time, each time for longer than its buffer lasts: once in 230 steps."""
+    changes = {
+        "fleet.instances": 1,
+        "fleet.failures.mtbf_s": 7200.0,
+        "trainer.batch_samples": 32,
+        "trainer.fixed_s": 30.0,
+        "workload.group_size": 4,
+    }
+    scenario = with_changes(load_scenario("async-one-step"), {**changes, "admission.law": "version_window"})
+    rare = with_changes(scenario, {"fleet.failures.mtbf_s": 1e6})
+    assert len(simulate(rare).steps) < len(simulate(scenario).steps)
+    waits = [metrics_of(simulate(scenario, replication=r))["trainer_idle_fraction"] for r in range(6)]
+    long = [metrics_of(simulate(with_changes(scenario, {"run.steps": 2000}), replication=r)) for r in range(6, 8)]
+    assert np.mean(waits) == pytest.approx(np.mean([m["trainer_idle_fraction"] for m in long]), abs=0.01)
+    assert np.mean(waits) > 0.01
