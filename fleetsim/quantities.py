@@ -196,10 +196,10 @@ OF_SPOT: tuple[Quantity, ...] = tuple(
         ("worst_hour", "worst hour", "number", "longest mean step of an hour's steps in a row / mean step", "less"),
     )
 )  # fmt: skip
-# Of runs with an overflow alone: of workers or of a judge.
+# Of runs with an overflow alone.
 OF_OVERFLOW: tuple[Quantity, ...] = tuple(
     Quantity(f"stations.{station}.{name}", f"{station}: {title}", unit, formula, "less")
-    for station in ("tools", "reward", "judge", "teacher", "reference")
+    for station in ("tools", "reward")
     for name, title, unit, formula in (
         ("overflow_share", "calls that overflow", "share", "calls that went to its overflow / calls made"),
         ("overflow_in_use", "workers of its overflow in use", "number", "seconds of calls in its overflow / window"),

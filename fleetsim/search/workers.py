@@ -260,7 +260,7 @@ class Crewing:
 
     def _pays_beyond(self, name: str) -> bool:
         """Whether what a station's workers are too few for goes where it costs money."""
-        beyond = getattr(self.asked.stations, name).overflow
+        beyond = None if name in self._judges else getattr(self.asked.stations, name).overflow
         return beyond is not None and beyond.has_price
 
     def _mixed(self, here: Scenario, name: str, hardly: bool) -> int:
