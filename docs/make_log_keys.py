@@ -139,6 +139,30 @@ SPECS: Mapping[str, Spec] = {
         tuple(f"tinker_cookbook/rl/{name}.py" for name in ("train", "metric_util", "metrics", "rollout_runner")),
         timers={"scope_span": "time/{}"},
     ),
+    "rllm": Spec(
+        "rllm-org/rllm",
+        (
+            "rllm/trainer/*.py",
+            "rllm/trainer/verl/verl_backend.py",
+            "rllm/trainer/tinker/tinker_backend.py",
+            "rllm/trainer/tinker/tinker_metrics_utils.py",
+            "rllm/trainer/algorithms/*",
+        ),
+        but=("*sft*",),
+        timers={"simple_timer": "timing_s/{}", "record": "{}"},
+    ),
+    "rlinf": Spec(
+        "RLinf/RLinf",
+        (
+            "rlinf/runners/reasoning_runner.py",
+            "rlinf/runners/agent_runner.py",
+            "rlinf/runners/embodied_runner.py",
+            "rlinf/runners/async_ppo_embodied_runner.py",
+            "rlinf/utils/distributed.py",
+        ),
+        timers={"timer": "time/{}"},
+        stores={"time_metrics": "time/{}", "rollout_metrics": "rollout/{}"},
+    ),
     "ms-swift": Spec(
         "modelscope/ms-swift",
         (

@@ -9,7 +9,6 @@ object a row).
 from __future__ import annotations
 
 import csv
-import gzip
 import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -32,7 +31,8 @@ from fleetsim.history.run_log import framework_of, read_run_log, run_log, wanted
 from fleetsim.history.saved_window import load_history
 from fleetsim.history.step_logs.console import shape_of
 from fleetsim.history.step_logs.rows import RunLogTable, Scalars, flat
-from fleetsim.history.text import number, open_text
+from fleetsim.history.text import number
+from fleetsim.history.wrapped import BROKEN, open_text
 from fleetsim.json_text import from_loose_json
 
 MAGIC = b"SQLite format 3\x00"
@@ -279,18 +279,15 @@ def _no_selector(selector: str) -> None:
 
 def form_of(path: Path) -> str:
     """table (a saved window, or a long table from elsewhere) | openmetrics | step log | unknown, from the first 64 KiB
-    (unpacked, when it is gzip)."""
+    (unpacked)."""
     with path.open("rb") as file:
-        start = file.read(_START)
-    if start[:2] == b"\x1f\x8b":
-        try:
-            with gzip.open(path) as packed:
-                start = packed.read(_START)
-        except (OSError, EOFError):
-            return "unknown"
-    if start[:4] == _PARQUET:
-        return "table"
-    text = start.decode("utf-8-sig", errors="replace")
+        if file.read(len(_PARQUET)) == _PARQUET:
+            return "table"
+    try:
+        with open_text(path) as unpacked:
+            text = unpacked.read(_START)
+    except BROKEN:
+        return "unknown"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         return "unknown"
@@ -301,14 +298,15 @@ def form_of(path: Path) -> str:
         return "openmetrics"
     if re.match(r"# (HELP|TYPE|UNIT|EOF)\b", first):
         return "openmetrics"
-    if first[0] in "{[" or shape_of(lines) is not None:
+    cut = first.endswith("}") and lines[1:2] and lines[1].startswith('{"')  # a JSONL file without its beginning
+    if first[0] in "{[" or cut or shape_of(lines) is not None:
         return "step log"
     cells = [c.strip() for c in next(csv.reader([first]), [])]
     if set(COLUMNS) <= set(cells):
         return "table"
     if "\x00" in text or "\ufffd" in text[: _START // 2]:
         return "unknown"
-    return "step log" if len(cells) > 1 or (len(start) >= _START and _later(path)) else "unknown"
+    return "step log" if len(cells) > 1 or (len(text) >= _START and _later(path)) else "unknown"
 
 
 def _later(path: Path) -> bool:
@@ -316,7 +314,7 @@ def _later(path: Path) -> bool:
     try:
         with open_text(path) as file:
             return shape_of(file) is not None
-    except (OSError, EOFError):
+    except BROKEN:
         return False
 
 

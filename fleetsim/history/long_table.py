@@ -29,7 +29,8 @@ from fleetsim.history.catalogue import Catalogue, Exposed, SignalMetrics, wanted
 from fleetsim.history.grid import history_of
 from fleetsim.history.history import Floats, History, Note, RawSeries
 from fleetsim.history.signals import BY_NAME, SIGNALS
-from fleetsim.history.text import open_text, unix_of
+from fleetsim.history.text import unix_of
+from fleetsim.history.wrapped import open_text
 
 COLUMNS = ("time", "instance", "signal", "value")
 META = b"fleetsim"  # key of the header in the metadata of a saved window

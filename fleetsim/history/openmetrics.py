@@ -18,7 +18,8 @@ from fleetsim.faces import Text, text
 from fleetsim.history.catalogue import Catalogue, wanted
 from fleetsim.history.grid import history_of
 from fleetsim.history.history import History, Note, RawSeries
-from fleetsim.history.text import open_text, reading
+from fleetsim.history.text import reading
+from fleetsim.history.wrapped import open_text
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(

@@ -79,7 +79,7 @@ def run_log(
     """The same of rows that are already read, from wherever: path names them."""
     notes = list(notes)
     given = _mapped(mapping, _names(table.names), path)
-    known = _framework(framework or table.framework, _names(table.names), given, path)
+    known = _framework(framework, table.framework, _names(table.names), given, path)
     entries = (*given, *(e for e in known.entries if e.column not in {g.column for g in given}))
     known = replace(known, entries=entries)
     names = {**_found(table.names, known), **{m: m for entry in given for m in entry.metrics if m in table.names}}
@@ -197,8 +197,10 @@ def framework_of(name: str) -> FrameworkLog:
     return BY_NAME[name]
 
 
-def _framework(name: str | None, names: Collection[str], given: Sequence[Entry], path: Path) -> FrameworkLog:
-    """The framework that was named, or whose marks the columns bear."""
+def _framework(
+    name: str | None, console: str | None, names: Collection[str], given: Sequence[Entry], path: Path
+) -> FrameworkLog:
+    """The framework that was named, or whose marks the columns bear, or of whose form the console is."""
     if name is not None:
         named = framework_of(name)
         if not given and not any(m in names for e in named.entries for m in e.metrics):
@@ -207,6 +209,8 @@ def _framework(name: str | None, names: Collection[str], given: Sequence[Entry],
         return named
     found = {f.name: sum(m in names for m in f.marks) for f in FRAMEWORKS}
     best = [n for n, marks in found.items() if marks and marks == max(found.values())]
+    if console is not None and (console in best or not best):
+        return BY_NAME[console]
     if len(best) == 1:
         return BY_NAME[best[0]]
     if best:

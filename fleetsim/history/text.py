@@ -1,29 +1,19 @@
-"""Text of files and logs: unpacked, without what a terminal or Ray puts around a line, and the numbers in it."""
+"""Lines of logs without what a terminal or Ray puts around them, and the numbers in them."""
 
 from __future__ import annotations
 
-import gzip
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Annotated
+from typing import Annotated
 
 from msgspec import DecodeError, Meta
 from msgspec.json import Decoder
 
 from fleetsim.errors import InputError, Problem
-
-
-def open_text(path: Path, newline: str | None = None) -> IO[str]:
-    """The file as UTF-8 text (a byte order mark is passed over), unpacked when it is gzip. Bytes that are no text, as
-    where two processes write at once or a file was cut, are replaced: they spoil their own line."""
-    with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    if packed:
-        return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline=newline)
-    return path.open(encoding="utf-8-sig", errors="replace", newline=newline)
+from fleetsim.history.wrapped import BROKEN
 
 
 @contextmanager
@@ -31,7 +21,7 @@ def reading(path: Path) -> Iterator[None]:
     """What goes wrong inside is the file's fault. Raises InputError."""
     try:
         yield
-    except (OSError, EOFError) as error:
+    except BROKEN as error:
         rule = f"cannot be read as text: {error}"
         raise InputError([Problem(str(path), path.name, rule, "give the file as it was written")]) from error
 
@@ -60,18 +50,22 @@ _PAIR = re.compile(
 
 
 _CARRIES = frozenset("0123456789[")
-# What carries a line puts before it: Kubernetes a time and a stream, `ts` a time, `srun --label` and torchrun a rank.
+# What carries a line puts before it: Kubernetes a time or a pod, journalctl a time, host and process, `ts` a time,
+# `srun --label` and torchrun a rank, Docker Compose a service.
+_JOURNAL = r"[\w.-]+ [\w./@-]+\[\d+\]: "
 _CARRIED = re.compile(
-    r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) F )?|\[\d{4}-\d\d-\d\d[ T][\d:.,]+\] |"
-    r"\d{1,5}: |\[(?:default|rank)\d+\]: ?"
+    rf"\d{{4}}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) F |{_JOURNAL})?|"
+    r"\[\d{4}-\d\d-\d\d[ T][\d:.,]+\] |\d{1,5}: |\[(?:default|rank)\d+\]: ?|\[pod/\S+\] |"
+    rf"[A-Z][a-z]{{2}} [ \d]\d [\d:]{{8}} {_JOURNAL}|[\w.-]+-\d+ +\| "
 )
+_BEFORE = re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:|[\w.-]{1,60}-\d+ +\| ")
 
 
 def clean(line: str) -> str:
     """A console's line as its process wrote it."""
     if "\x1b" in line:
         line = _COLOURS.sub("", line)
-    if line[:1] in _CARRIES and (carried := _CARRIED.match(line)) is not None:
+    if (line[:1] in _CARRIES or _BEFORE.match(line)) and (carried := _CARRIED.match(line)) is not None:
         line = line[carried.end() :]
     if "pid=" in line and (ray := _RAY.match(line)) is not None:
         line = line[ray.end() :]

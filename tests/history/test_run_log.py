@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import tempfile
@@ -13,6 +14,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from rich.console import Console
+from rich.table import Table
 
 from fleetsim.errors import InputError
 from fleetsim.history.history import History, StepLog
@@ -197,6 +200,56 @@ LOGS: Mapping[str, tuple[Mapping[str, float], Mapping[str, float], str]] = {
          "turns_mean": 2},
         "in its trackers alone",
     ),
+    "rllm": (
+        {"training/global_step": 1, "timing_s/step": 60.0, "timing_s/old_log_probs": 5.0, "timing_s/update_actor": 20.0,
+         "timing_s/update_weights": 4.0, "timing_s/save_checkpoint": 6.0, "groups/num_trajs_after_filter": 64,
+         "groups/avg_group_size": 8.0, "batch/solve_none": 0.1},
+        {"step_s": 70, "wait_s": 35, "generate_s": 35, "train_s": 25, "sync_s": 4, "checkpoint_s": 6, "samples": 64},
+        "times no generation",
+    ),
+    "rllm of 2025": (
+        {"step": 1, "timing_s/step": 60.0, "timing_s/collect_trajectory": 30.0, "timing_s/old_log_prob": 5.0,
+         "timing_s/update_actor": 20.0, "timing_s/gen": 1.0, "perf/time_per_step": 60.0, "batch/solve_none": 0.1,
+         "batch/solve_all": 0.1, "batch/solve_partial": 0.8, "traj/llm_time_mean": 9.0, "traj/env_time_mean": 2.0},
+        {"step_s": 60, "wait_s": 30, "generate_s": 30, "train_s": 25, "sample_s_mean": 9, "tool_s_mean": 2},
+        "the whole generation counts",
+    ),
+    "rllm async": (
+        {"training/global_step": 1, "time/step": 50.0, "time/buffer_wait": 10.0, "time/weight_sync": 7.0,
+         "timing_s/step": 50.0, "timing_s/weight_sync": 2.0, "timing_s/update_actor": 30.0, "async/staleness_mean": 1.0,
+         "async/buffer_qsize": 3, "async/in_flight_groups": 9, "async/max_rollout_quota": 16},
+        {"step_s": 50, "wait_s": 15, "train_s": 30, "sync_s": 2, "queue_groups": 3, "in_flight_groups": 9,
+         "window_cap_groups": 16, "staleness_steps": 1},
+        "waits for what is in flight",
+    ),
+    "rllm streamed": (
+        {"progress/batch": 1, "time/step": 50.0, "time/buffer_wait": 10.0, "time/weight_sync": 7.0,
+         "time/forward_backward": 30.0, "time/optim_step": 1.0, "async/buffer_qsize": 3,
+         "episode/response_tokens": 90.0},
+        {"step_s": 50, "wait_s": 10, "train_s": 31, "sync_s": 7, "length_mean": 90},
+        "wait for groups",
+    ),
+    "rlinf": (
+        {"_step": 1, "time/step": 60.0, "time/rollout": 30.0, "time/actor/training": 20.0, "time/actor/inference": 4.0,
+         "time/reward": 1.0, "time/sync_weights": 3.0, "rollout/total_num_sequence": 512.0,
+         "rollout/response_length": 700.0, "rollout/fraction_of_samples_properly_ended": 0.9},
+        {"step_s": 60, "wait_s": 30, "generate_s": 30, "train_s": 24, "logps_s": 4, "reward_s": 1, "sync_s": 3,
+         "samples": 512, "length_mean": 700, "clip_share": 0.1, "rest_s": 2},
+        "the whole generation counts",
+    ),
+    # a pipeline works on parts of a batch, and its workers wait for each other in their timers
+    "rlinf pipeline": (
+        {"_step": 1, "time/step": 60.0, "time/rollout": 45.0, "time/training": 55.0, "time/inference": 30.0,
+         "time/reward": 46.0, "time/sync_weights": 3.0},
+        {"step_s": 60, "wait_s": 45, "train_s": 12, "sync_s": 3},
+        "counts as training",
+    ),
+    "rlinf async": (
+        {"_step": 1, "time/step": 60.0, "time/construct_rollout_batch": 15.0, "time/cal_adv_and_returns": 1.0,
+         "time/actor_training": 40.0, "time/update_rollout_weights": 3.0},
+        {"step_s": 60, "wait_s": 15, "train_s": 41, "sync_s": 3},
+        "wait for its batch",
+    ),
     "plain": (
         {"step": 1, "step_s": 10.0, "wait_s": 2.0, "train_s": 7.0, "sync_s": 1.0, "samples": 64},
         {"step_s": 10, "wait_s": 2, "train_s": 7, "sync_s": 1, "samples": 64},
@@ -292,6 +345,57 @@ def test_verl_files_nested_and_console(tmp_path: Path) -> None:
         got = _log(path)
         assert got.columns["step"].tolist() == [1, 2]
         assert got.columns["wait_s"].tolist() == [30, 30]
+
+
+def test_a_console_of_verls_form_may_be_rllms(tmp_path: Path) -> None:
+    row = {name: value for name, value in LOGS["rllm of 2025"][0].items() if name != "step"}
+    console = tmp_path / "console.log"
+    console.write_text("".join(f"step:{k} - " + " - ".join(f"{n}:{v}" for n, v in row.items()) + "\n" for k in (1, 2)))
+    got = _log(console)
+    assert got.framework == "rllm"
+    assert got.columns["wait_s"].tolist() == [30, 30]
+
+
+def test_rllms_table_folds_long_names(tmp_path: Path) -> None:
+    """rich at a width of 80, as where the output is a file."""
+    row = {"time/step": 60.0, "batch/solve_none_of_a_name_that_is_too_long_for_the_eighty_columns_of_a_file": 0.5,
+           "time/forward_backward": 20.0, "time/save_checkpoint": 3.0, "groups/num_groups": 8}  # fmt: skip
+    text = io.StringIO()
+    console = Console(file=text, width=80)
+    for k in (1, 2):
+        table = Table(title=f"Step {k}", show_header=True)
+        table.add_column("Metric", no_wrap=False)
+        table.add_column("Value", justify="right")
+        for name, value in row.items():
+            table.add_row(name, f"{value:.6f}")
+        console.print(table)
+    path = tmp_path / "console.log"
+    path.write_text(text.getvalue())
+    got = _log(path)
+    assert got.columns["step"].tolist() == [1, 2]
+    assert got.columns["step_s"].tolist() == [63, 63]
+    assert got.columns["wait_s"].tolist() == [40, 40]
+
+
+@pytest.mark.parametrize("end", ["\r", ""], ids=["returns", "lost returns"])
+def test_rlinfs_bar_and_panel(tmp_path: Path, end: str) -> None:
+    bar, panel = tmp_path / "bar.log", tmp_path / "panel.log"
+    numbers = "step_time=60, rollout_time=30, actor/training_time=20, sync_weights_time=3, total_num_sequence=1.02e+3"
+    bars = (f"Global Step:   {k}%|▏  | {k}/100 [01:0{k}<10:00, 60.00s/it, {numbers}]" for k in (1, 2))
+    bar.write_text(end + end.join(bars))
+    got = _log(bar)
+    assert got.columns["step"].tolist() == [1, 2]
+    assert got.columns["rest_s"].tolist() == [7, 7]
+    assert got.columns["samples"].tolist() == [1020, 1020]
+    lines = [f"╭{'─' * 30}╮", "├── Metric Table ──┤"]
+    for k in (1, 2):
+        lines += [f"│ Global Step: {k:4d}/500 │ Progress: █░ │   1.0%  │", "│ Elapsed: 01:00 │ Step Time: 9.000s │"]
+        lines += ["├── Time ──┤", "│    │", "│actor_training=20.000   │generate_rollouts=30.000│step=60.000 │"]
+        lines += ["│sync_weights=3.000 │  │  │", "├── Environment ──┤", "│step=4.000 │ │ │", f"╰{'─' * 30}╯"]
+    panel.write_text("\n".join(lines))
+    got = _log(panel)
+    assert got.columns["step_s"].tolist() == [60, 60]
+    assert got.columns["wait_s"].tolist() == [30, 30]
 
 
 @pytest.mark.parametrize("start", ["[shim] PID 7: ready (suspend=1)\n", "{7} workers up\n", "[2026-11-22 12:00] go\n"])

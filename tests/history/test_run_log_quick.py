@@ -111,6 +111,8 @@ _HEADINGS = (
         "step:4 - a:3 - b:np.float64(2.5)",
         "[P 3] {'a': '1.5', 'b': '1e-06', 'c': 'text'}",
     ),
+    *("      Step 3      ", "┃ Metric ┃ Value ┃", "│ a/b │ 1.500000 │", "│ c │   │", "└──┴──┘"),
+    *("Global Step:  3%|█ | 3/9 [01:02<09:00, 3.0s/it, step_time=3.5, a=2e-06]", "├── Time ──┤", "│step=3.5 │ │"),
 )
 
 
@@ -136,10 +138,14 @@ def test_the_lines_that_are_passed_over_say_nothing(shape: Shape, parts: list[tu
         "0: ",
         "[rank0]: ",
         "0: \x1b[36m(A pid=3)\x1b[0m ",
+        "[pod/trainer-0/main] ",
+        "trainer-1  | ",
+        "Aug 20 09:00:01 node-3 python[123]: ",
+        "2026-08-20T09:00:01+0000 node-3 python[123]: ",
     ],
 )
 def test_what_carries_a_line_does_not_change_it(shape: Shape, head: str) -> None:
-    """Kubernetes with times, moreutils' ts, srun --label, torchrun."""
+    """Kubernetes with times and pods, moreutils' ts, srun --label, torchrun, Docker Compose, journalctl."""
     plain = list(rows_of(shape, [f"{line}\n" for line in _HEADINGS]))
     assert plain
     assert repr(list(rows_of(shape, [f"{head}{line}\n" for line in _HEADINGS]))) == repr(plain)

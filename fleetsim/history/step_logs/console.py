@@ -4,7 +4,8 @@ Sources, each at the commit that `frameworks.py` names: ROLL roll/utils/logging.
 ppo_trainer.py, ppo_trainer_async.py; slime slime/observability/*.py; TRL through transformers' trainer_callback.py;
 verl verl/utils/logger/aggregate_logger.py; AReaL areal/utils/stats_logger.py, printing.py; open-instruct
 open_instruct/model_utils.py (print_rich_single_line_metrics); NeMo-RL nemo_rl/algorithms/grpo.py; SkyRL
-skyrl/train/utils/tracking.py (ConsoleLogger); prime-rl src/prime_rl/trainer/rl/train.py, orchestrator/orchestrator.py.
+skyrl/train/utils/tracking.py (ConsoleLogger); prime-rl src/prime_rl/trainer/rl/train.py, orchestrator/orchestrator.py;
+RLinf rlinf/utils/metric_utils.py (print_metrics_table); rLLM rllm/trainer/algorithms/visualization.py.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ _SKYRL = re.compile(r"(?:^| - )Step (\d+):$")
 # "| Time: 12.34s | Loss: 0.1" until f6563ff0e (2026-06-01), "| 12.3s | Loss 0.1" since.
 _PRIME = re.compile(r"(?:^|[\s\"])Step (\d+) \| +(?:Time:? +)?(\d[^|]*?) \| ((?:Loss|Reward):? .*)")
 _PRIME_WAITED = re.compile(r"Waited for batch to arrive for ([\d.]+) seconds")
+_RLLM, _RLLM_TITLE = re.compile(r"^┃ Metric +┃ +Value ┃$"), re.compile(r"^ *Step (\d+)$")
+_RLINF, _RLINF_STEP = "Global Step:", re.compile(r" *(?:\d+%\|[^|]*\|)? *(\d+)/\d+\b")
+_RLINF_SECTIONS = {"Time": "time/", "Rollout": "rollout/"}
+_CELL = re.compile(r"([\w/.]+)=([-+\w.]+)")
 _INDENT = 3  # spaces before a category; below it the values go on
 _ITEMS = frozenset(("{'", '{"', " '", ' "'))  # how lines of pprint begin
 _MOST = 400  # lines of one dictionary; what is longer was cut off
@@ -34,25 +39,59 @@ _NEMO_SECTIONS = ("Training Results", "Timing")
 _PRIME_FIELD = re.compile(r"([A-Za-z][\w. -]*?):? (-?[\d.]+(?:e[-+]?\d+)?)(?:/(\d+))?")
 
 
-def _areal(lines: Iterable[str]) -> Iterator[Row]:
-    """The grids of names and values, with the step before them."""
+def _grid(counter: str, mark: str, heading: re.Pattern[str], end: str) -> Callable[[Iterable[str]], Iterator[Row]]:
+    """Reads grids of names and values, with the step before them. counter: what the step's number is called. mark: a
+    part of each heading. end: what the last line of a grid begins with."""
+
+    def rows(lines: Iterable[str]) -> Iterator[Row]:
+        row: Row = {}
+        for line in lines:
+            if "│" in line and row:
+                cells = line.strip().strip("│").split("│")
+                names = map(str.strip, cells[::2])
+                try:  # all but a grid's last line have a number in every cell
+                    row |= zip(names, map(float, cells[1::2]), strict=False)
+                except ValueError:
+                    found = zip(map(str.strip, cells[::2]), map(number, cells[1::2]), strict=False)
+                    row |= ((name, value) for name, value in found if value is not None)
+                    if len(cells) == 2 and cells[0].strip() and not cells[1].strip():  # a long name goes on
+                        last = next(reversed(row))
+                        row[last + cells[0].strip()] = row.pop(last)
+                row.pop("", None)
+            elif mark in line and (done := heading.search(line)) is not None:
+                step = float(done[1])
+                row = {counter: step}
+            elif end in line and row:
+                yield row
+                row = {counter: step}
+
+    return rows
+
+
+def _rlinf(lines: Iterable[str]) -> Iterator[Row]:
+    """The numbers behind a bar (`step_time=12.3`), or those of a panel, whose sections name them."""
     row: Row = {}
+    section = ""
     for line in lines:
-        if "│" in line and row:
-            cells = line.strip().strip("│").split("│")
-            names = map(str.strip, cells[::2])
-            try:  # all but a grid's last line have a number in every cell
-                row |= zip(names, map(float, cells[1::2]), strict=False)
-            except ValueError:
-                found = zip(map(str.strip, cells[::2]), map(number, cells[1::2]), strict=False)
-                row |= ((name, value) for name, value in found if value is not None)
-            row.pop("", None)
-        elif "Train step " in line and (done := _AREAL.search(line)) is not None:
-            step = float(done[1])
-            row = {"global_step": step}
-        elif "╘" in line and row:
+        if _RLINF in line:
+            for part in line.split(_RLINF)[1:]:
+                if (done := _RLINF_STEP.match(part)) is not None:
+                    row, section = {"step": float(done[1])}, ""
+                    yield {**row, **dict(_cells(part, "rollout/"))}
+        elif line.startswith("├"):
+            section = _RLINF_SECTIONS.get(line.strip("├─┤ "), "")
+        elif section and line.startswith("│"):
+            row |= _cells(line, section)
+        elif line.startswith("╰") and row:
             yield row
-            row = {"global_step": step}
+            row = {}
+
+
+def _cells(text: str, section: str) -> Iterator[tuple[str, float]]:
+    """`name=number` of a section; a name that ends with _time is a time's."""
+    for name, value in _CELL.findall(text):
+        if (amount := number(value)) is not None:
+            yield f"time/{name.removesuffix('_time')}" if name.endswith("_time") else f"{section}{name}", amount
 
 
 def _open_instruct(lines: Iterable[str]) -> Iterator[Row]:
@@ -170,7 +209,7 @@ def _prime(lines: Iterable[str]) -> Iterator[Row]:
 
 
 # What every line has that a framework alone prints at a step; looked for first, for a million lines may come before.
-_SIGNS = ("step:", "tep ", "╭", "}")
+_SIGNS = ("step:", "tep ", "╭", "}", "┃", "Global Step:")
 _VERL = re.compile(r"\bstep:(\d+) - (\S.*)")
 _VERL_STEP = re.compile(r"step:\d+ - \S")
 _VERL_VALUE = re.compile(r"(?:np\.\w+\()?([^()]+)\)?$")
@@ -314,7 +353,24 @@ _DICTS = ("roll", "openrlhf", "slime", "ms-swift", "trl")
 SHAPES = (
     Shape("verl", _tells("step:", _VERL), _verl, lambda x: "step:" in x, cleans=True),
     *(Shape(name, _marked(name), _dicts, lambda x: "}" in x or "%|" in x) for name in _DICTS),
-    Shape("areal", _tells("Train step ", _AREAL), _areal, lambda x: "│" in x or "Train step " in x or "╘" in x),
+    Shape(
+        "areal",
+        _tells("Train step ", _AREAL),
+        _grid("global_step", "Train step ", _AREAL, "╘"),
+        lambda x: "│" in x or "Train step " in x or "╘" in x,
+    ),
+    Shape(
+        "rllm",
+        _tells("┃", _RLLM),
+        _grid("step", "Step ", _RLLM_TITLE, "└"),
+        lambda x: "│" in x or "Step " in x or "└" in x,
+    ),
+    Shape(
+        "rlinf",
+        _tells(_RLINF, re.compile(f"{_RLINF}{_RLINF_STEP.pattern}")),
+        _rlinf,
+        lambda x: not x.isascii() or _RLINF in x,
+    ),
     Shape("open-instruct", _tells("╭", _PANEL), _open_instruct, lambda x: "│" in x or "─" in x),
     Shape("nemo-rl", _tells("= Step ", _NEMO), _nemo, lambda x: "= " in x or not x.isascii()),
     Shape("skyrl", _tells("Step ", _SKYRL), _skyrl, None, cleans=True),

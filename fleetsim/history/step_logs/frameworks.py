@@ -156,7 +156,28 @@ def _slime_mode(values: Values) -> str:
     return SYNC if wait >= (1 - _WHOLE) * np.nanmedian(values["perf/rollout_time"]) else ASYNC
 
 
-_JUDGED: Mapping[str, Callable[[Values], str]] = {"openrlhf": _openrlhf_mode, "slime": _slime_mode}
+_RLINF_PARTS = (
+    *("time/rollout", "time/reward", "time/sync_weights", "time/actor/inference", "time/inference"),
+    *("time/actor/training", "time/training"),
+)
+
+
+def _rlinf_mode(values: Values) -> str:
+    """Overlapping: the parts of a step are longer than the step, as where a pipeline works on parts of a batch."""
+    parts = [values[n] for n in _RLINF_PARTS if n in values]
+    if "time/construct_rollout_batch" in values:
+        return ASYNC
+    if "time/step" not in values or not parts:
+        return "serial"
+    together = np.nanmedian(np.nansum(np.stack(parts), axis=0))
+    return "overlapping" if together > (1 + _LITTLE) * np.nanmedian(values["time/step"]) else "serial"
+
+
+_JUDGED: Mapping[str, Callable[[Values], str]] = {
+    "openrlhf": _openrlhf_mode,
+    "slime": _slime_mode,
+    "rlinf": _rlinf_mode,
+}
 """Of frameworks whose mode no name tells, only numbers."""
 
 # What a tracker's or a trainer's wrapper puts before every name, also before one without a "/".

@@ -15,7 +15,8 @@ import numpy as np
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Floats, Note
 from fleetsim.history.step_logs.console import Shape, rows_of, shape_of
-from fleetsim.history.text import number, numbers_of, open_text, reading
+from fleetsim.history.text import number, numbers_of, reading
+from fleetsim.history.wrapped import open_text
 from fleetsim.json_text import from_loose_json
 
 # Rows that are put into their columns at once.
@@ -175,9 +176,13 @@ def read_rows(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[
 
 
 def _beginning(file: IO[str]) -> tuple[str, Shape | None]:
-    """The first line that has something in it, and whose console it is, where it does not open a document."""
-    first = next((line.strip() for line in file if line.strip()), "")
-    return (first, None) if _opens_json(first) else (first, shape_of(itertools.chain([first], file)))
+    """The first line that has something in it, and whose console it is, where it does not open a document. Of a JSONL
+    file whose beginning was cut off it is the second."""
+    filled = (line.strip() for line in file if line.strip())
+    first, second = next(filled, ""), next(filled, "")
+    if not _opens_json(first) and first.endswith("}") and second.startswith('{"'):
+        return second, None
+    return (first, None) if _opens_json(first) else (first, shape_of(itertools.chain([first, second], file)))
 
 
 def _opens_json(line: str) -> bool:
@@ -240,7 +245,8 @@ def _document(text: str, path: Path, table: RunLogTable) -> list[Note]:
 
 def _jsonl(lines: Iterable[str], path: Path, table: RunLogTable) -> list[Note]:
     problems: list[Problem] = []
-    wrong_at = last = 0
+    wrong: set[int] = set()
+    last = 0
     for at, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -254,15 +260,15 @@ def _jsonl(lines: Iterable[str], path: Path, table: RunLogTable) -> list[Note]:
                 row = dict(flat(value))
             table.add(row)
         except ValueError:
-            wrong_at = at
-            if len(problems) < _MOST_PROBLEMS:
+            if len(wrong) < _MOST_PROBLEMS:
+                wrong.add(at)
                 rule, remedy = "every line of a JSONL file is one object", "mend or delete the line"
                 problems.append(Problem(f"{path}:{at}", line.rstrip(), rule, remedy))
-    if len(problems) == 1 and len(table) and wrong_at == last:
-        return [Note("truncated", "The file ends in the middle of a line: it was cut short; that row is left out.")]
-    if problems:
+    if problems and (not len(table) or wrong - {1, last}):
         raise InputError(problems)
-    return []
+    ends = {1: "begins", last: "ends"}
+    said = "The file {} in the middle of a line: it was cut short; that row is left out."
+    return [Note("truncated", said.format(ends[at])) for at in sorted(wrong)]
 
 
 def _csv(file: IO[str], path: Path, table: RunLogTable) -> None:

@@ -108,9 +108,11 @@ def derive(
     if "tool_s_mean" not in columns and {"tool_calls_mean", "tool_call_s_mean"} <= set(columns):
         columns["tool_s_mean"] = columns["tool_calls_mean"] * columns["tool_call_s_mean"]
     _training(columns)
-    if rest is not None and rest not in columns and {"step_s", "wait_s"} <= set(columns):
+    if rest is not None and rest not in columns and {"step_s", "wait_s"} - {rest} <= set(columns):
         named = _named(columns, [part for part in PARTS if part != rest])
         columns[rest] = np.maximum(columns["step_s"] - named, 0.0)
+        if rest == "wait_s":  # of a synchronous step, whose generation no timer has
+            columns["generate_s"] = columns["wait_s"]
         _training(columns)
     return [
         *clocked,
