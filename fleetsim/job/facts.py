@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fleetsim import units
-from fleetsim.config.judges import JUDGES, judges_of
+from fleetsim.config.judges import judges_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.estimates import Estimate
@@ -215,10 +215,8 @@ def judges_line(of: Mapping[str, Estimate], scenario: Scenario) -> str:
 def overflow_line(of: Mapping[str, Estimate]) -> str:
     """ "12.3 % of the calls of tools, $0.034 a step", for each station with an overflow; empty without one."""
     usd = _overflow(of, "usd")
-    called = dict.fromkeys(CALLED, "calls of") | dict.fromkeys(JUDGES, "requests of the")
     return "; ".join(
-        f"{units.share(share)} of the {called[name]} {name}"
-        + (f", {units.money(usd[name])} a step" if usd[name] else "")
+        f"{units.share(share)} of the calls of {name}" + (f", {units.money(usd[name])} a step" if usd[name] else "")
         for name, share in _overflow(of, "share").items()
         if math.isfinite(share)
     )
@@ -226,8 +224,7 @@ def overflow_line(of: Mapping[str, Estimate]) -> str:
 
 def _overflow(of: Mapping[str, Estimate], what: str) -> dict[str, float]:
     """Station -> a metric of its overflow, of those that have one."""
-    names = (*CALLED, *JUDGES)
-    return {name: of[path].mean for name in names if (path := f"stations.{name}.overflow_{what}") in of}
+    return {name: of[path].mean for name in CALLED if (path := f"stations.{name}.overflow_{what}") in of}
 
 
 def _not_training(of: Mapping[str, Estimate]) -> str:
