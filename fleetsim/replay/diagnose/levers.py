@@ -171,12 +171,15 @@ def _rollout_s(scene: StepScene) -> float | None:
         return scene.now("wait_s") or None
     if scene.account.mode == "one step off":
         return m.get("generate_s")
-    batch, ready = m.get("samples"), m.get("queue_samples")
+    batch, ready, age = m.get("samples"), m.get("queue_samples"), m.get("staleness_steps", 0.0)
     held = m.get("sample_s_mean", m.get("group_s_mean"))
     if not batch or ready is None or held is None:  # timed, batch by batch
-        active, window = m.get("rollout_active_s"), m.get("rollout_window_s")
+        active, window, made = m.get("rollout_active_s"), m.get("rollout_window_s"), _unqueued_s(scene)
+        # in the making or ready while so many versions came, and half a step less, wherever it was begun
+        if made is not None and age - 0.5 - made / scene.step_s >= BEHIND:
+            return made
         # by the mean of the same rows: an evaluation lies in a step and in a window
-        return m["step_s"] * active / window if active is not None and window else _unqueued_s(scene)
+        return m["step_s"] * active / window if active is not None and window else made
     if ready < BEHIND * batch:
         return None
     flying = min(max(batch, m.get("in_flight_samples", batch)), m.get("in_flight_cap_samples", math.inf))

@@ -267,18 +267,46 @@ def _tail(scene: StepScene) -> str:
 
 
 def tail_s(scene: StepScene) -> float | None:
-    """Seconds of a step that it gives back to cut the one in twenty responses that are longest; None where the log does
-    not say how long they are. A generation takes as much longer as its longest response; where a window of several
-    batches is on the way, a batch is complete with as many of its groups, and waits for the longest of those."""
-    m, window = scene.means, scene.window
+    """Seconds of a step that are had without the tail; None where the log does not say how long responses are.
+
+    Of a batch that is waited for whole: those of cutting the one in twenty responses that are longest, for a generation
+    takes as long as its longest response. Beside a trainer: those of a window one batch wider, in which the longest go
+    on while others are trained.
+    """
+    m = scene.means
     if not scene.p95 or "length_max" not in m:
         return None
-    longest, whole = m["length_max"], max(scene.now("wait_s"), m.get("generate_s", 0.0))
     if scene.account.mode == "asynchronous":
-        whole = scene.held_s
-        if scene.length is not None and window > 1.0 + FRESH:
-            longest = min(longest, scene.group_longest(1.0 / window))
-    return whole * max(0.0, 1.0 - scene.p95 / longest)
+        if scene.length is not None and scene.window > 1.0 + FRESH:
+            return _wider_s(scene)
+        return scene.held_s * max(0.0, 1.0 - scene.p95 / m["length_max"])
+    return max(scene.now("wait_s"), m.get("generate_s", 0.0)) * max(0.0, 1.0 - scene.p95 / m["length_max"])
+
+
+def _wider_s(scene: StepScene) -> float:
+    """Seconds of the wait that go where a batch more may be on the way.
+
+    Groups begin when weights come, and the trainer takes a batch as soon as all but window - 1 batches of them are
+    complete: of those begun k steps ago as many are left as take longer than k steps and the wait. How long a token
+    takes makes that equation true of the wait as it is.
+    """
+    wait, rest = scene.now("wait_s"), scene.step_s - scene.now("wait_s")
+    tokens = np.array([scene.group_longest((n + 0.5) / POINTS) for n in range(POINTS)])
+
+    def left(token_s: float, wait_s: float) -> float:
+        """Batches that are begun and not complete when the trainer takes one."""
+        steps = np.arange(1 + int(token_s * tokens[-1] / max(wait_s + rest, 1e-9)))
+        return float((token_s * tokens > wait_s + (wait_s + rest) * steps[:, None]).sum() / POINTS)
+
+    def least(high: float, enough: Callable[[float], bool]) -> float:
+        low = 0.0
+        for _ in range(40):
+            middle = (low + high) / 2.0
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        return high
+
+    token_s = least(scene.step_s / tokens[0], lambda x: left(x, wait) > scene.window - 1.0)
+    return wait - least(wait, lambda x: left(token_s, x) <= scene.window)
 
 
 def _longest_over_p90(scatter: float, means: Mapping[str, float]) -> float:
