@@ -206,12 +206,13 @@ OF_OVERFLOW: tuple[Quantity, ...] = tuple(
         ("overflow_usd", "cost of its overflow per step", "money", "price of what went to its overflow / steps"),
     )
 )
-_RARE = *STATIONS, *OF_JUDGES, *OF_SPOT, *OF_OVERFLOW
-RARE_METRICS: tuple[str, ...] = tuple(m.name for m in _RARE)
+# What some runs have alone.
+RARE: tuple[Quantity, ...] = (*STATIONS, *OF_JUDGES, *OF_SPOT, *OF_OVERFLOW)
+RARE_METRICS: tuple[str, ...] = tuple(m.name for m in RARE)
 # All that a run may have; those of stations and of spot machines only where there are any.
 RUN_METRICS: tuple[str, ...] = (*METRICS, *RARE_METRICS)
 _ALL: dict[str, Quantity] = {
-    m.name: m for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY, EVALUATION_S, CACHE_HIT, HOST_HIT, *_RARE)
+    m.name: m for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY, EVALUATION_S, CACHE_HIT, HOST_HIT, *RARE)
 }
 
 # What a user pays for, in money, time or quality of training; the other metrics say where it comes from. Throughput of

@@ -30,7 +30,7 @@ from fleetsim.history.option_names import SAVED, SELECTOR
 from fleetsim.history.run_log import framework_of, read_run_log, run_log, wanted
 from fleetsim.history.saved_window import load_history
 from fleetsim.history.step_logs.console import shape_of
-from fleetsim.history.step_logs.rows import RunLogTable, Scalars, flat
+from fleetsim.history.step_logs.rows import RunLogTable, Scalars, flat, is_cut_jsonl
 from fleetsim.history.text import number
 from fleetsim.history.wrapped import BROKEN, open_text
 from fleetsim.json_text import from_loose_json
@@ -298,8 +298,7 @@ def form_of(path: Path) -> str:
         return "openmetrics"
     if re.match(r"# (HELP|TYPE|UNIT|EOF)\b", first):
         return "openmetrics"
-    cut = first.endswith("}") and lines[1:2] and lines[1].startswith('{"')  # a JSONL file without its beginning
-    if first[0] in "{[" or cut or shape_of(lines) is not None:
+    if first[0] in "{[" or is_cut_jsonl(first, *lines[1:2] or [""]) or shape_of(lines) is not None:
         return "step log"
     cells = [c.strip() for c in next(csv.reader([first]), [])]
     if set(COLUMNS) <= set(cells):

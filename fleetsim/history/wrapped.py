@@ -27,7 +27,7 @@ _LISTS = ("events", "entries", "logs", "results")
 _CRI = re.compile(r"\S+ std(?:out|err) ([PF]) (.*)", re.DOTALL)
 _LOOKED = 50  # lines at a file's beginning that tell what carried them
 _NUMBERS = 4  # numbers of an object that carries a line: its times, its process; an object of metrics has more
-_NAMED = re.compile(rf'"({"|".join(_TEXTS)})" ?:')
+_NAMED = re.compile(rf'"({"|".join(_TEXTS)})"\s*:')
 
 
 def _zstd(path: Path) -> IO[bytes]:
@@ -118,6 +118,8 @@ def _carried(first: list[str], rest: IO[str]) -> Iterator[str] | None:
 def _part(line: str) -> str | None:
     """What a line carries: a text with its end, or a part of one without; None of another line."""
     if line.startswith("{"):
+        if _NAMED.search(line) is None:  # a row of metrics, which is parsed where it is read
+            return None
         try:
             return _text(from_loose_json(line))
         except ValueError:

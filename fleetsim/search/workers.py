@@ -266,16 +266,11 @@ class Crewing:
     def _mixed(self, here: Scenario, name: str, hardly: bool) -> int:
         """The workers with the least step time x cost, what goes to their overflow included. hardly: those with which a
         step costs least, of those with which it is hardly longer than with plenty of them."""
-        each, plenty = self._each(name), self._plenty(name)
-        free = self._seen(with_workers(here, {name: plenty}))
-        most, start = plenty // each, self._near[name] // each
-        if name not in self._judges:
-            most, start = (math.ceil(free.mean(f"stations.{name}.workers_{what}")) for what in ("most", "p99"))
-        return each * self._least(
-            here, name, max(1, start), max(1, most), each,
-            longest_s=(1.0 + _HARDLY) * free.mean("step_s") if hardly else math.inf,
-            power=1.0 if hardly else self._power(here),
-        )  # fmt: skip
+        free = self._seen(with_workers(here, {name: PLENTY}))
+        most, start = (max(1, math.ceil(free.mean(f"stations.{name}.workers_{what}"))) for what in ("most", "p99"))
+        if not hardly:
+            return self._least(here, name, start, most)
+        return self._least(here, name, start, most, longest_s=(1.0 + _HARDLY) * free.mean("step_s"), power=1.0)
 
     def _least(
         self, here: Scenario, name: str, start: int, most: int, unit: int = 1, *, longest_s: float = math.inf,

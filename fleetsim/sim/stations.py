@@ -151,7 +151,8 @@ def station_metrics(records: Records, window: StepWindow) -> dict[str, dict[str,
     stations = stations_of(records.scenario)
     found: dict[str, dict[str, float]] = {}
     rows, beyond = records.stations[records.stations["step"] >= window.first], _overflow_rows(stations)
-    for k, (name, station, grown) in enumerate(zip(stations, stations.values(), _grown(records, window), strict=True)):
+    for k, (name, grown) in enumerate(zip(stations, _grown(records, window), strict=True)):
+        station = grown.station
         of, every = grown.all, [k, *([beyond[name]] if name in beyond else [])]
         used, waits = (
             rows[np.isin(rows["station"], whose)][levels].sum(axis=0, dtype=np.float64)

@@ -16,7 +16,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import Assumption
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.input_moves import MetricRanges
-from fleetsim.quantities import CATALOGUE, OF_JUDGES, OF_OVERFLOW, OF_SPOT, STATIONS, Quantity, quantity
+from fleetsim.quantities import CATALOGUE, RARE, RARE_METRICS, Quantity, quantity
 from fleetsim.search.change import Change
 from fleetsim.sim.records import Records
 from fleetsim.sim.window import warmup_steps
@@ -81,7 +81,7 @@ def trained_staleness(records: Records) -> NDArray[Any]:
 
 def main_metrics(view: RunView) -> Table:
     """The main metrics, with intervals where the run was replicated."""
-    names = (*_MAIN, *(m.name for m in (*STATIONS, *OF_JUDGES, *OF_SPOT, *OF_OVERFLOW)))
+    names = (*_MAIN, *RARE_METRICS)
     rows = tuple(_metric(view, name) for name in names if _says_something(view, name))
     return Table("", ("", ""), rows, left=2)
 
@@ -125,7 +125,7 @@ def formulas(view: RunView) -> Table:
 
 
 def _shown(view: RunView) -> list[Quantity]:
-    return [m for m in (*CATALOGUE, *STATIONS, *OF_JUDGES, *OF_SPOT, *OF_OVERFLOW) if _says_something(view, m.name)]
+    return [m for m in (*CATALOGUE, *RARE) if _says_something(view, m.name)]
 
 
 def published(view: RunView) -> Table | None:

@@ -180,9 +180,14 @@ def _beginning(file: IO[str]) -> tuple[str, Shape | None]:
     file whose beginning was cut off it is the second."""
     filled = (line.strip() for line in file if line.strip())
     first, second = next(filled, ""), next(filled, "")
-    if not _opens_json(first) and first.endswith("}") and second.startswith('{"'):
+    if is_cut_jsonl(first, second):
         return second, None
     return (first, None) if _opens_json(first) else (first, shape_of(itertools.chain([first, second], file)))
+
+
+def is_cut_jsonl(first: str, second: str) -> bool:
+    """Whether a file whose first lines are these is JSONL without its beginning."""
+    return not _opens_json(first) and first.endswith("}") and second.startswith('{"')
 
 
 def _opens_json(line: str) -> bool:

@@ -276,11 +276,11 @@ def tail_s(scene: StepScene) -> float | None:
     m = scene.means
     if not scene.p95 or "length_max" not in m:
         return None
-    if scene.account.mode == "asynchronous":
-        if scene.length is not None and scene.window > 1.0 + FRESH:
-            return _wider_s(scene)
-        return scene.held_s * max(0.0, 1.0 - scene.p95 / m["length_max"])
-    return max(scene.now("wait_s"), m.get("generate_s", 0.0)) * max(0.0, 1.0 - scene.p95 / m["length_max"])
+    beside = scene.account.mode == "asynchronous"
+    if beside and scene.length is not None and scene.window > 1.0 + FRESH:
+        return _wider_s(scene)
+    whole = scene.held_s if beside else max(scene.now("wait_s"), m.get("generate_s", 0.0))
+    return whole * max(0.0, 1.0 - scene.p95 / m["length_max"])
 
 
 def _wider_s(scene: StepScene) -> float:
