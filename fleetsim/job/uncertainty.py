@@ -20,7 +20,7 @@ from fleetsim.config.scenario import Scenario, has_spot
 from fleetsim.config.sections import ObservedConfig
 from fleetsim.config.tree import is_given, is_touched
 from fleetsim.config.workload import ConstantTokens, Lognormal
-from fleetsim.engine.known_error import known_error_of, residual_of, sigma_of
+from fleetsim.engine.known_error import RESIDUAL, known_error_of, sigma_of
 from fleetsim.engine.slowdown import off_by
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
@@ -141,7 +141,7 @@ def step_off(scenario: Scenario) -> tuple[float, float]:
     of a job that nobody measured what no input explains."""
     if SLOWDOWN not in scenario.assumed:
         return RERUN, RERUN
-    up, down = residual_of(scenario.trainer.recipe.framework, scenario.fleet.placement != "disaggregated")
+    up, down = RESIDUAL
     return math.hypot(RERUN, -math.expm1(-down)), math.hypot(RERUN, math.expm1(up))
 
 
