@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fleetsim.config.base import ConfigSection, Count, CountOrZero, Fraction, Interval
+from fleetsim.config.base import ConfigSection, Count, CountOrZero, Fraction, Interval, plain
 from fleetsim.policies.law import LawName
 from fleetsim.policies.samples import AgeActionName, BatchRuleName
 
@@ -48,7 +48,7 @@ class AdmissionConfig(ConfigSection):
         description="law cumulative_ratio: groups that are kept running when the law's count is used up (ROLL's "
         "max_additional_running_prompts)",
     )
-    adaptive: AdaptiveConfig = AdaptiveConfig()
+    adaptive: AdaptiveConfig = plain(AdaptiveConfig)
     pool_samples: Count | None = Field(default=None, description="law fixed_pool: samples in flight at all times")
     age_reference: Literal["submission", "oldest_token", "creation"] = Field(
         default="submission",

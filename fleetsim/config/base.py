@@ -23,6 +23,11 @@ class ConfigSection(BaseModel):
 S = TypeVar("S", bound=ConfigSection)
 
 
+def plain(section: type[S]) -> S:
+    """A section of which nothing is said. Its own rules are not compiled for it: a whole scenario's are, once."""
+    return section.model_construct()
+
+
 class Named(dict[str, S]):
     """Sections by their names. It has a hash, as all that stands in a scenario: nothing changes one that was read."""
 

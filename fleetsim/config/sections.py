@@ -16,6 +16,7 @@ from fleetsim.config.base import (
     Name,
     PositiveSeconds,
     Price,
+    plain,
     wrong,
 )
 from fleetsim.config.engine import EngineConfig
@@ -252,7 +253,7 @@ def _count(raw: Mapping[str, Any], path: str) -> int | None:
     """The batch or the group size, the default where it is not given; None where it is no count."""
     value = _at(raw, path)
     if value is None:
-        return TrainerConfig().batch_samples if path == BATCH else WorkloadConfig().group_size
+        return plain(TrainerConfig).batch_samples if path == BATCH else plain(WorkloadConfig).group_size
     return value if is_count(value) else None
 
 
@@ -306,19 +307,19 @@ class Sections(ConfigSection):
         description="what a run showed of values in this file, with intervals: plans take these for how far an input "
         "may be off; a value that is given anew loses its record",
     )
-    follow: FollowConfig = FollowConfig()
-    workload: WorkloadConfig = WorkloadConfig()
-    stations: StationsConfig = StationsConfig()
-    engine: EngineConfig = EngineConfig()
-    fleet: FleetConfig = FleetConfig()
-    trainer: TrainerConfig = TrainerConfig()
-    sync: SyncConfig = SyncConfig()
-    admission: AdmissionConfig = AdmissionConfig()
-    buffer: BufferConfig = BufferConfig()
-    evaluation: EvaluationConfig = EvaluationConfig()
-    targets: TargetsConfig = TargetsConfig()
-    cost: CostConfig = CostConfig()
-    run: RunConfig = RunConfig()
+    follow: FollowConfig = plain(FollowConfig)
+    workload: WorkloadConfig = plain(WorkloadConfig)
+    stations: StationsConfig = plain(StationsConfig)
+    engine: EngineConfig = plain(EngineConfig)
+    fleet: FleetConfig = plain(FleetConfig)
+    trainer: TrainerConfig = plain(TrainerConfig)
+    sync: SyncConfig = plain(SyncConfig)
+    admission: AdmissionConfig = plain(AdmissionConfig)
+    buffer: BufferConfig = plain(BufferConfig)
+    evaluation: EvaluationConfig = plain(EvaluationConfig)
+    targets: TargetsConfig = plain(TargetsConfig)
+    cost: CostConfig = plain(CostConfig)
+    run: RunConfig = plain(RunConfig)
 
     @property
     def groups_per_step(self) -> int:

@@ -15,6 +15,7 @@ from fleetsim.config.base import (
     Price,
     Seconds,
     Tokens,
+    plain,
 )
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.workload import ConstantTokens, Length
@@ -111,7 +112,9 @@ class JudgeConfig(ConfigSection):
     at: Literal["own", "rollout"] = Field(
         default="own", description="engines or an API of its own, or the rollout's engines"
     )
-    engine: EngineConfig = Field(default=EngineConfig(), description="as the rollout's engine; not read with an api")
+    engine: EngineConfig = Field(
+        default=plain(EngineConfig), description="as the rollout's engine; not read with an api"
+    )
     instances: Annotated[int, Field(ge=1, le=MOST_JUDGES)] = Field(default=1, description="engines")
     api: ApiConfig | None = Field(default=None, description="rented by the token instead; null = engines of its own")
     per: Literal["sample", "group"] = Field(
@@ -141,8 +144,8 @@ class JudgeConfig(ConfigSection):
 class StationsConfig(ConfigSection):
     """Who serves the calls of a rollout beside the engines."""
 
-    tools: StationConfig = StationConfig()
-    reward: RewardStationConfig = RewardStationConfig()
+    tools: StationConfig = plain(StationConfig)
+    reward: RewardStationConfig = plain(RewardStationConfig)
     judge: JudgeConfig | None = Field(default=None, description="a judge or a reward model; null = none")
     teacher: JudgeConfig | None = Field(default=None, description="whose log-probabilities are distilled; null = none")
     reference: JudgeConfig | None = Field(default=None, description="the reference model; null = none")

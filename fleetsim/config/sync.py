@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fleetsim.config.base import ConfigSection, Count, CountOrZero, Fraction, Seconds
+from fleetsim.config.base import ConfigSection, Count, CountOrZero, Fraction, Seconds, plain
 from fleetsim.config.pools import Backend
 from fleetsim.policies.samples import InFlightName
 
@@ -151,4 +151,4 @@ class SyncConfig(ConfigSection):
         default=None,
         description="how the weights travel: gives the times above that are null, from bytes and bandwidths (link)",
     )
-    link: LinkConfig = LinkConfig()
+    link: LinkConfig = plain(LinkConfig)
