@@ -157,7 +157,7 @@ class FleetConfig(ConfigSection):
     lending: LendingConfig = plain(LendingConfig)
     repack: RepackConfig = plain(RepackConfig)
     pools: Annotated[dict[str, PoolConfig], AfterValidator(Named), Field(max_length=_MOST_POOLS)] = Field(
-        default={}, validate_default=True, description="instances of other makes behind the same router"
+        default_factory=Named, description="instances of other makes behind the same router"
     )
     speed_factors: tuple[Factor, ...] = Field(
         default=(),

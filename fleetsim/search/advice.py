@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from fleetsim.job.base_job import Job
 
 PROMISED = ("step_s", "cost_per_step", "trainer_idle_fraction")
-# Each end of a promise is so far from its mean at least and at most, as a share of it: what a run leaves open that ends
-# when its mean is known within 1.5 %, and what nobody could act on.
+# Each end of a promise is so far from its mean at least and at most, as a share of it: what some runs together, each of
+# which ends when its mean is known within 2 %, leave open beside another such run; and what nobody could act on.
 _LEAST, _MOST = 0.015, 0.05
 
 

@@ -190,7 +190,7 @@ def moves(fleet: Fleet, below: float, up_to: float) -> list[tuple[int, int]]:
 _BATCHES = 8
 _T = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}
 # The mean is known when its interval reaches so little to either side.
-PRECISION = 0.015
+PRECISION = 0.02
 # A run is so many times as long as all that is in flight at least: batches of half a filling show bursts.
 _FILLINGS = 4
 # The first look, and by how much later ones are apart.
