@@ -179,7 +179,8 @@ def moves(fleet: Fleet, below: float, up_to: float) -> list[tuple[int, int]]:
 #
 #     The steps after warm-up are cut into equal batches. Their means are nearly independent once a batch is as long as
 #     the pipeline is deep, so the t interval over them holds the long run's mean (batch means: Law & Kelton,
-#     "Simulation Modeling and Analysis", chapter 9). A run whose steps still grow has batches that differ, and goes on.
+#     "Simulation Modeling and Analysis", chapter 9). A run whose steps still grow has batches that differ, or follow
+#     each other upwards, and goes on.
 #
 #     What happens every N steps (`evaluation`, `trainer.checkpoint`) is in a mean as often as in the long run only if
 #     the mean is over whole periods: batches are whole periods, and a run ends with one. Where eight periods are more
@@ -191,6 +192,8 @@ _BATCHES = 8
 _T = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}
 # The mean is known when its interval reaches so little to either side.
 PRECISION = 0.02
+# Batches still grow, or fall, below this ratio (`_in_a_row`): eight independent ones do in one of eighty cases.
+_GROWS = 0.7
 # A run is so many times as long as all that is in flight at least: batches of half a filling show bursts.
 _FILLINGS = 4
 # The first look, and by how much later ones are apart.
@@ -219,6 +222,11 @@ class Steady:
         return off_by(step_s[warmup_steps(self._scenario, step_s) :], self._period) <= PRECISION
 
 
+def _in_a_row(means: np.typing.NDArray[np.float64]) -> float:
+    """Von Neumann's ratio (1941): squared differences of neighbours over those from the mean; 2 of independent ones."""
+    return float((np.diff(means) ** 2).sum() / ((means - means.mean()) ** 2).sum())
+
+
 def off_by(step_s: np.typing.NDArray[np.float64], period: int = 1) -> float:
     """How far the mean of the steps of a run may be from that of a long one, as a share of it, in 95 % of all cases.
 
@@ -230,4 +238,6 @@ def off_by(step_s: np.typing.NDArray[np.float64], period: int = 1) -> float:
     each = len(step_s) // (batches * period) * period
     means = step_s[-each * batches :].reshape(batches, each).mean(axis=1)
     mean = float(means.mean())
+    if float(np.ptp(means)) > PRECISION * mean and _in_a_row(means) < _GROWS:
+        return float("inf")
     return _T[batches] * float(means.std(ddof=1)) / (batches**0.5 * mean) if mean > 0 else 0.0
