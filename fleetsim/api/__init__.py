@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from fleetsim.api.job import Job
 from fleetsim.compare.ask import CompareResult, compare
 from fleetsim.config.data_files import shipped_scenarios
-from fleetsim.config.profile_files import load_profile, shipped_profiles
+from fleetsim.config.engine_profile import load_profile, shipped_profiles
 from fleetsim.errors import FleetsimError, InfeasibleError, InputError, Interrupted, OutsideError, StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.forecast.ask import ForecastResult

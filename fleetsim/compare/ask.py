@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fleetsim.compare.compare import Comparison, MetricChange
-    from fleetsim.compare.sides import Comparable
+    from fleetsim.compare.runs import Comparable
     from fleetsim.job.base_job import Tell
     from fleetsim.tell.document import Document
 
@@ -171,7 +171,7 @@ def compare(
     Raises InputError with all that is wrong, StuckError where a job blocks itself, OutsideError where a server did not
     do its part.
     """
-    from fleetsim.compare.sides import given_in_python
+    from fleetsim.compare.runs import given_in_python
 
     if not isinstance(windows, tuple) or len(windows) != 2:
         raise InputError([Problem("windows", windows, "must be a pair, of A and of B", f"each {IN_PYTHON}")])

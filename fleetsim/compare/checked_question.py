@@ -56,7 +56,7 @@ def checked(asked: Compare) -> Checked:
         from fleetsim.compare.windows import parts_of
 
         return Checked(asked, metrics, gate, windows=parts_of(asked, given, spans))
-    from fleetsim.compare.sides import sides_of
+    from fleetsim.compare.runs import sides_of
 
     sides, notes = sides_of(asked, given)
     return Checked(asked, metrics, gate, sides=sides, notes=notes)

@@ -15,8 +15,8 @@ from typing import Any
 from msgspec import Struct
 
 from fleetsim import units
+from fleetsim.config.engine_profile import profile_text
 from fleetsim.config.load import dump_short, with_changes
-from fleetsim.config.profile_files import profile_text
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import FleetsimError, InputError, Problem
