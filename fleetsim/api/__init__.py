@@ -20,9 +20,9 @@ from fleetsim.config.data_files import shipped_scenarios
 from fleetsim.config.engine_profile import load_profile, shipped_profiles
 from fleetsim.errors import FleetsimError, InfeasibleError, InputError, Interrupted, OutsideError, StuckError
 from fleetsim.estimates import Estimate
+from fleetsim.faces import keywords
 from fleetsim.forecast.ask import ForecastResult
 from fleetsim.job.base_job import load
-from fleetsim.job.keywords import keywords
 from fleetsim.job.metrics import Metrics
 from fleetsim.job.result import told
 from fleetsim.pack.ask import Pack, PackResult

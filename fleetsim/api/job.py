@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
+from fleetsim.faces import keywords
 from fleetsim.job.base_job import BaseJob, reads_runs
-from fleetsim.job.keywords import keywords
 from fleetsim.job.options import Options
 from fleetsim.job.result import told, unchanging
 

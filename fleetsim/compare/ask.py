@@ -10,7 +10,7 @@ from fleetsim.compare.checked_question import Checked, checked
 from fleetsim.compare.inputs import told_apart
 from fleetsim.compare.question import IN_PYTHON, Compare
 from fleetsim.errors import InputError, Interrupted, Problem
-from fleetsim.job.keywords import keywords
+from fleetsim.faces import keywords
 from fleetsim.job.result import SILENT, Briefed, Watch, told, unchanging
 from fleetsim.records import replace
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack, cast
 
 from fleetsim.errors import InputError, Interrupted, Problem, Problems
-from fleetsim.faces import Text, flag, text
+from fleetsim.faces import Text, flag, keywords, text
 from fleetsim.job.fields import ready
-from fleetsim.job.keywords import keywords
 from fleetsim.job.result import SILENT, SoFar, Watch, told
 from fleetsim.job.settings import AnyJob, Lends, Option
 from fleetsim.plan.result import PlanResult

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.keywords import keywords
+from fleetsim.faces import keywords
 from fleetsim.job.result import SILENT, Briefed, Later, Watch, unchanging
 from fleetsim.records import replace
 

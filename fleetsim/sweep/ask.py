@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack
 
 from fleetsim.errors import InputError, Interrupted, OutsideError, Problem, Problems, UnfinishedError
-from fleetsim.faces import Text, flag, text
+from fleetsim.faces import Text, flag, keywords, text
 from fleetsim.job.fields import CountedJob, ready
-from fleetsim.job.keywords import keywords
 from fleetsim.job.result import SILENT, Gated, Watch, told, unchanging
 from fleetsim.job.settings import JOB, RUN, SIMULATED, AnyJob, Lends, Option
 from fleetsim.records import replace
