@@ -20,8 +20,8 @@ import fleetsim as fs
 from fleetsim.job.trials import flat, simulated
 from fleetsim.plan.choices import ChoiceInputs
 from fleetsim.plan.plan import plan
-from fleetsim.plan.result import asked_for
 from fleetsim.plan.space import Space
+from fleetsim.plan.words import asked_for
 from fleetsim.search.arrangements import divided
 from fleetsim.search.front import Budget
 from fleetsim.search.permissions import Allowed

@@ -24,6 +24,11 @@ from fleetsim.quantities import quantity
 from fleetsim.records import table_rows
 from fleetsim.replay.observe.paces import SLOW
 
+# --- Which exposed metrics the standing rules read: names of the engine in use, the trainer's, the user's, and
+# selectors.
+#
+# Where a release renamed a metric, old and new stand side by side, joined by `or`: rules outlive upgrades.
+
 # Engine as a user calls it -> how its metrics begin. Under Ray vLLM's metrics carry another prefix.
 PREFIXES = {"vllm": "vllm:", "vllm-ray": "ray_vllm_", "sglang": "sglang:"}
 # Only the first tensor-parallel rank of SGLang counts; an engine without the label matches, too.

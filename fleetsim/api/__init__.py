@@ -27,11 +27,10 @@ from fleetsim.job.metrics import Metrics
 from fleetsim.job.result import told
 from fleetsim.pack.ask import Pack, PackResult
 from fleetsim.pack.ask import pack as packed
-from fleetsim.plan.ask import plan
-from fleetsim.plan.result import PlanResult
+from fleetsim.plan.ask import PlanResult, plan
 from fleetsim.replay.ask import replay
 from fleetsim.replay.result import ReplayResult
-from fleetsim.simulate.result import SimulateResult
+from fleetsim.simulate.ask import SimulateResult
 from fleetsim.size.ask import SizeResult
 from fleetsim.split.ask import SplitResult
 from fleetsim.sweep.ask import SweepResult, sweep

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.compare.checked_question import Checked, checked
-from fleetsim.compare.inputs import told_apart
-from fleetsim.compare.question import IN_PYTHON, Compare
+from fleetsim.compare.question import IN_PYTHON, Compare, told_apart
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import keywords
 from fleetsim.job.result import SILENT, Briefed, Watch, told, unchanging

@@ -13,8 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from fleetsim.compare.compare import PROFILE_HASH, Comparison, MetricChange, Side, assumed_of, inputs_of
-from fleetsim.compare.inputs import GivenSide, given_of
-from fleetsim.compare.question import Compare
+from fleetsim.compare.question import Compare, GivenSide, given_of
 from fleetsim.compare.saved_result import SavedResult, result_of
 from fleetsim.compare.verdicts import compare
 from fleetsim.config.load import with_changes
@@ -34,7 +33,7 @@ from fleetsim.replay.result import ReplayResult
 from fleetsim.search.doubt import DRAWS
 from fleetsim.search.ranges import known_of, ratio_around, shared_draws, with_seeds
 from fleetsim.sim.threads import side_by_side
-from fleetsim.simulate.result import SimulateResult
+from fleetsim.simulate.ask import SimulateResult
 from fleetsim.size.ask import SizeResult
 from fleetsim.units import count, plural
 
@@ -282,6 +281,8 @@ def with_doubt(found: Comparison, a: ToRun, b: ToRun, measure: Measure) -> Compa
 
     return replace(found, changes=tuple(map(ranged, found.changes)))
 
+
+# --- Two sides of a comparison that are simulated, or were: made of what either face gave.
 
 Comparable = Start | SimulateResult | SizeResult | ReplayResult | History
 

@@ -22,6 +22,13 @@ from fleetsim.search.objective import usd_per_h
 from fleetsim.sim.threads import side_by_side
 
 Floats = NDArray[np.float64]
+
+# --- What a rule that resizes the fleet does to a run: it sees the last hour only, and an instance takes time to
+# start.
+#
+# `watch` follows such a rule. Against the resize plan, which knows the whole run beforehand, it comes late; against a
+# count that never changes it wins where the run changes enough, and where instances start soon enough.
+
 RULE = flag("rule")
 # Starts that are tried for the longest with which a rule pays: from this, doubled so often, then halved between two.
 _SHORTEST_S, _DOUBLED, _HALVED = 30.0, 12, 4

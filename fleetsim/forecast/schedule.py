@@ -187,6 +187,13 @@ def _column(path: str, rows: Iterable[Mapping[str, Any]], name: str) -> Points:
 
 
 Floats = NDArray[np.float64]
+
+# --- A run in pieces: a few long runs at points of its schedule, and straight lines between them.
+#
+# A long run says what a step takes once the pipeline is full (`sim/run.py`). Along a stretch in which a value moves,
+# it is asked at both ends and in the middle, and again between two of these where the middle is off the line by more
+# than `_OFF`; what is left between the points is smaller than what was found there.
+
 # A middle that is off the straight line by this share of a step is a point of its own; points of a stretch, at most.
 _OFF, _MOST_POINTS = 0.01, 9
 

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 
 Floats = NDArray[np.float64]
+
+# --- The rest of a run from its first steps: what a forecast would have said, beside what the log then showed.
+
 # Steps that a trend needs, and by how many of its standard errors it must stand out to be one.
 FEWEST, _ERRORS = 8, 3.0
 # A trend goes on until a value is so many times what was last seen.

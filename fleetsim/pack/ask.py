@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fleetsim.engine.gpus import GpuSpec
     from fleetsim.job.base_job import Job
 
+# --- Jobs that share GPUs, told: the way, each job's step and cost beside those alone, and the other ways.
 
 _HOW = {
     "apart": "each job on GPUs of its own",
@@ -152,7 +153,7 @@ def _table(result: Packing) -> Table:
 
 def pack_document(result: Packing) -> dict[str, Any]:
     """The document of `fleetsim pack --json`."""
-    from fleetsim.search.advice import Advised, advice_data
+    from fleetsim.search.reasons import Advised, advice_data
     from fleetsim.tell.data import head
 
     best = result.best
@@ -225,10 +226,7 @@ class Pack:
         from fleetsim.job.base_job import load
 
         wrong = Problems()
-        made = list(self.made)
-        for name in () if made else self.jobs or ():
-            with wrong.check():
-                made.append(load(name))
+        made = list(self.made) or [wrong.made(load, name) for name in self.jobs or ()]
         wrong.stop()
         jobs = tuple(job if self.seed is None else job.with_({"run.seed": self.seed}) for job in made)
         if problems := [*_unlike(jobs), *self._wrong()]:

@@ -1,5 +1,5 @@
-"""Jobs whose adapters share one base: their requests run side by side on the same engines, each job trains on GPUs of
-its own.
+"""How jobs share GPUs: in turn (first here); or, where their adapters share one base, together: their requests run side
+by side on the same engines, and each job trains on GPUs of its own.
 
 The kernel's fleet serves one job. So each is simulated by itself on engines that are as slow and as full as the
 requests of the others make them in the mean: what one job holds there follows from its run, and the runs are made again
@@ -32,6 +32,20 @@ from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
 from fleetsim.workload.lengths import mean_length
+
+# --- Jobs that take turns on the same pools, phase by phase: who has which GPUs when.
+#
+# A job is a sequence of phases, and a phase needs one pool, alone, for so many seconds: a batch is generated on the
+# rollout GPUs, then trained on the trainer's, then the next one is generated (nothing of a job overlaps itself, so it
+# is on-policy). A pool that goes from one job to another takes seconds to switch: weights and states off, others on.
+# Who is of the highest class is served first, and of one class who asked first. Generation gives way to a higher
+# class at once and goes on later where it was; training does not, for its state is not given up half-way. All GPUs of
+# a pool change hands together, as a gang scheduler does it. Nothing else is simulated here: the seconds of a phase
+# are those of runs of the job by itself on as many GPUs, whose engines the phases of other jobs cannot slow down, for
+# they have the GPUs at other times.
+#
+# Of a rotation whose jobs and pools take constant seconds the long run is known: a round lasts as long as the busiest
+# pool, or as the longest job, whichever is more (tests/pack/test_pack.py).
 
 # Rounds of a rotation, and of them those in which it falls into step.
 ROUNDS, SETTLING = 120, 20

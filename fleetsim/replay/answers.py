@@ -36,7 +36,7 @@ from fleetsim.replay.implied.implied_scenario import Implied, measured_by
 from fleetsim.replay.questions import SAY_MORE, Questions
 from fleetsim.replay.run import Replayed
 from fleetsim.replay.words import changes_words
-from fleetsim.search.advice import Advised, advice_data
+from fleetsim.search.reasons import Advised, advice_data
 
 Progress = Callable[[str], None]
 

@@ -24,6 +24,8 @@ from fleetsim.tell.charts.chart import Chart, Mark, MarkLook, Span, Spans
 from fleetsim.tell.charts.kinds import Layer, StepSeries, cause_bars, histogram_chart, stacked_bars, step_chart
 from fleetsim.tell.document import Section, pair, present
 
+# --- Trainer, weight sync and instances over a few steps of a run, as a Gantt chart.
+
 STEPS = 4
 WORK, IDLE, HELD, PUBLISH = "work", "idle", "held", "publish"
 SWITCH, CHECKPOINT, EVALUATION, LENT, DOWN = "switch", "checkpoint", "evaluation", "lent", "down"

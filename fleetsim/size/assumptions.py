@@ -26,7 +26,7 @@ from fleetsim.job.result import Later
 from fleetsim.job.trainer_scaling import count_words, course_of, law_words, least_trainer_gpus, takes_turns, time_factor
 from fleetsim.job.trials import Measure, Trial, trial_of, with_instances
 from fleetsim.search.arrangements import Arrangement, Rules
-from fleetsim.search.found import Found
+from fleetsim.search.front import Found
 from fleetsim.search.levers import samples_held
 from fleetsim.search.objective import Target
 from fleetsim.search.permissions import Allowed

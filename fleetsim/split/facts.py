@@ -18,8 +18,7 @@ from fleetsim.job.words import binding_line, instance_words, kind_of
 from fleetsim.policies.admission import MAX_STALENESS
 from fleetsim.quantities import quantity
 from fleetsim.records import as_dict
-from fleetsim.search.permissions import stale
-from fleetsim.search.staleness import number_of
+from fleetsim.search.permissions import number_of, stale
 from fleetsim.search.workers import workers_of, workers_words
 from fleetsim.sim.records import Records
 from fleetsim.simulate.pictures import gantt
@@ -31,6 +30,8 @@ from fleetsim.split.ways import By, Outcome
 from fleetsim.tell.data import estimate, head, told
 from fleetsim.tell.document import Block, Document, Listed, Section, page_only, pair, present
 from fleetsim.tell.facts import Fact, Facts, Words, explained, facts
+
+# --- Sentences of a split advice.
 
 # A measure, what it is of a step, and how more and less of it are called.
 _MEASURES = {

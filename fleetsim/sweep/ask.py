@@ -167,10 +167,8 @@ class Sweep:
         with wrong.check():
             if not wrong:
                 grid_of(axes)
-        with wrong.check():
-            objectives_of(self.objective or ())
-        with wrong.check():
-            job = ready(self.job)
+        wrong.made(objectives_of, self.objective or ())
+        job = wrong.made(ready, self.job)
         wrong.stop()
         call = self.job.words() if isinstance(self.job, SweptJob) else self.call
         return replace(self, job=job, grid=None, axes=tuple(axes), call=call)
@@ -195,8 +193,7 @@ class Sweep:
         from fleetsim.sweep.table import TableOutput
 
         wrong = Problems(self._wrong_where())
-        with wrong.check():
-            place = nullcontext() if self.out is None else TableOutput(self.out)
+        place = wrong.made(lambda: nullcontext() if self.out is None else TableOutput(self.out))
         with wrong.check():
             if self.ray is not None:
                 check_ray(self.ray)

@@ -169,6 +169,12 @@ def run_cell(design: Design, cell: int) -> SweepRow:
     return SweepRow(cell, "ok", "", binding, tuple(tuple(run.get(name) for name in names) for run in runs))
 
 
+# --- The journal of a sweep: finished cells, appended to a file beside the output, so that a killed sweep goes on.
+#
+# The first line says which sweep it is (`digest_of`); every other line is one cell. A line that is torn, and whatever
+# stands behind it, is dropped: those cells are run again. A journal without a cell is of no sweep, and goes. The file
+# is locked as long as a sweep writes to it, by the operating system, so that no kill leaves the lock behind.
+
 SUFFIX = ".journal.jsonl"
 _FORMAT = 1
 # Seconds between two waits for the disk.

@@ -26,7 +26,7 @@ from fleetsim.job.scalar import search
 from fleetsim.job.uncertainty import RERUN, step_off
 from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of
-from fleetsim.tell.markdown import same
+from fleetsim.tell.page import same
 from fleetsim.validate.arms import blind_scenario_of, factors_of, scenario_of
 from fleetsim.validate.ask import ValidateResult
 from fleetsim.validate.case import PublishedCase, load_cases, shipped
