@@ -23,8 +23,8 @@ from fleetsim.estimates import estimate
 from fleetsim.faces import text
 from fleetsim.history.history import History
 from fleetsim.job.base_job import BaseJob, Start, load, made
-from fleetsim.job.caveats import backlog_warnings
 from fleetsim.job.engine_source import accuracy_of
+from fleetsim.job.grounds import backlog_warnings
 from fleetsim.job.input_moves import METRICS, in_doubt
 from fleetsim.job.trials import Measure, flat, simulated
 from fleetsim.quantities import RUN_METRICS

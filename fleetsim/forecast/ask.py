@@ -138,8 +138,8 @@ def forecast(asked: Forecast, watch: Watch = SILENT) -> ForecastResult:
     from fleetsim.forecast.recovery import interval_of, recovery_of
     from fleetsim.forecast.resizing_plan import resize_plan, rule_of
     from fleetsim.forecast.totals import backtest_of, totals_of, trend_of
-    from fleetsim.job.caveats import range_warnings
     from fleetsim.job.engine_source import engine_source
+    from fleetsim.job.grounds import range_warnings
     from fleetsim.job.trials import remembered, simulated
     from fleetsim.search.ranges import known_of, ranges_of
 

@@ -226,18 +226,15 @@ def _ratio(a: float, b: float) -> float:
 
 
 class Goal:
-    """What a search is for. only_best: nothing but the best by the budget's objective. by: how much better than what
-    was found a plan must be to be worth a look, in shares of one; nearer: likewise, how much shorter its step must be
-    while no plan makes the one that is asked for. oldest: steps that 99 % of the trained samples may be old, None =
-    nobody says.
+    """What a search is for. only_best: nothing but the best by the budget's objective. nearer: how much shorter than
+    what was found a step must be to be worth a look, in shares of one, while no plan makes the one that is asked for.
+    oldest: steps that 99 % of the trained samples may be old, None = nobody says.
 
     A front of a thousand GPUs has hundreds of plans, of which few are told: once it is known roughly (`tell`), the
     shortest step, the cheapest plan and the cheapest of a few steps are looked for, and nothing between them."""
 
-    def __init__(
-        self, budget: Budget, only_best: bool, by: float = CLOSE, oldest: float | None = None, nearer: float = CLOSE
-    ) -> None:
-        self.budget, self.only_best, self.by, self.oldest, self.nearer = budget, only_best, by, oldest, nearer
+    def __init__(self, budget: Budget, only_best: bool, oldest: float | None = None, nearer: float = CLOSE) -> None:
+        self.budget, self.only_best, self.oldest, self.nearer = budget, only_best, oldest, nearer
         self._front, self._best, self._told = Front(), (True, math.inf), tuple[float, ...]()
 
     @property
@@ -264,8 +261,8 @@ class Goal:
         missed, least = self._best
         if self.only_best or self.missed:
             # till a plan makes the step, all that may, and what comes nearer
-            return self.budget.badness(step_s, usd) < (missed, least * (1 - (self.nearer if self.missed else self.by)))
-        if not self.budget.holds(step_s) or self._front.beats(step_s, usd, self.by):
+            return self.budget.badness(step_s, usd) < (missed, least * (1 - (self.nearer if self.missed else CLOSE)))
+        if not self.budget.holds(step_s) or self._front.beats(step_s, usd):
             return False
         if not self._told or step_s < self._front.least_s:
             return True

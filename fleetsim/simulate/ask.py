@@ -297,8 +297,8 @@ def simulate(asked: Simulate, watch: Watch = SILENT) -> SimulateResult:
 
 
 def _answer(job: Job, result: Replicated, steady: bool = True) -> SimulateResult:
-    from fleetsim.job.caveats import backlog_warnings, range_warnings
     from fleetsim.job.engine_source import engine_source
+    from fleetsim.job.grounds import backlog_warnings, range_warnings
     from fleetsim.job.metrics import Metrics
     from fleetsim.job.trials import flat, remembered, simulated
     from fleetsim.simulate.run_view import early_events, warmups_of
