@@ -147,6 +147,8 @@ def checked(names: MetricNames) -> MetricNames:
     return names
 
 
+# --- The signals themselves.
+
 # Of what a View of samples or a Query of PromQL reads: numbers of the one, text of the other.
 Formula = Callable[[Any], Any]
 Source = Literal["engines", "trainer", "both"]

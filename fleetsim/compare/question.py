@@ -183,6 +183,9 @@ def _is_scenario(document: Any) -> bool:
     return 2 * len(set(document) & set(Scenario.model_fields)) >= len(document)
 
 
+# --- The question.
+
+
 @dataclass(frozen=True, kw_only=True)
 class Compare:
     """What changed between A and B, by how much, and is it more than luck?

@@ -161,6 +161,8 @@ def longest_start(run_with: Callable[[float], float], fixed: float, steps: int) 
     return pays
 
 
+# --- The plan that knows the whole run beforehand.
+
 # Counts that are tried: from the job's own divided by this to it times this, and at most so many.
 _FARTHEST, _MOST = 3.0, 12
 # A count that gets stuck: so many times the longest step.

@@ -1,4 +1,4 @@
-"""What changes over the steps of a run: points of a value by step, from the command line, a CSV, or a run's log."""
+"""What changes over the steps of a run, from the command line, a CSV or a log; and the run in pieces between them."""
 
 from __future__ import annotations
 

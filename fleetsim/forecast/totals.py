@@ -1,4 +1,4 @@
-"""Sums over the steps of a run, with what failures add and how far they may be off; and all that was found of it."""
+"""Sums over the steps of a run, failures and doubt included; all that was found of it; a log's rest, from its first."""
 
 from __future__ import annotations
 
@@ -146,6 +146,8 @@ def backtest_of(job: Job, share: float, course: Callable[[Job, Schedule, int], R
         trend.words(steps),
     )
 
+
+# --- The totals of the whole run.
 
 _HOUR_S = 3600.0
 

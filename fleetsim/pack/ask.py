@@ -183,6 +183,8 @@ def _way(way: Way) -> dict[str, Any]:
     return {**{name: getattr(way, name) for name in names}, "shares": plain(list(way.shares))}
 
 
+# --- What can be asked.
+
 # More jobs than this have too many ways to share.
 MOST_JOBS = 4
 _RULES = "What is best"

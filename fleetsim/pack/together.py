@@ -161,6 +161,8 @@ def rotate(
     return Timetable(tuple(rows), tuple(map(tuple, ends)), (begins, env.now))
 
 
+# --- Jobs on the same engines at once.
+
 # Rounds of looks at the most, and those of long runs that follow. Of a round so much is taken over: runs that answer to
 # all of what the others changed would swing.
 _LOOKS, _LONG, _TAKEN = 12, 2, 0.5

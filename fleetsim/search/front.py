@@ -18,6 +18,8 @@ from fleetsim.job.result import Later
 from fleetsim.job.trials import Trial, trial_of
 from fleetsim.search.ranges import KnownMetrics, ranges_of
 
+# --- A choice that was simulated: by one look, or by all replications of long runs.
+
 C = TypeVar("C")
 
 

@@ -163,6 +163,8 @@ def _sync(records: Records, start: float, end: float) -> list[Span]:
     return out
 
 
+# --- The other pictures of a run.
+
 COUNTED = "counted from here"
 # Column of the steps, what it is called, how it is drawn; the first three are always there.
 _SECONDS = (

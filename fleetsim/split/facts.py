@@ -193,6 +193,8 @@ def _value(outcome: Outcome, by: str) -> str:
     return f"{value:,.0f} {q.title.partition(', ')[2]}" if by == "goodput" else units.written(value, q.unit)
 
 
+# --- The advice as a table of facts, a Document, and JSON.
+
 _RATIO = "best split beside best colocated"
 _SIGNS = (
     "idle: the trainer's share / the instances'; stale: optimizer steps that 99 % of the samples are at most old when "

@@ -64,6 +64,8 @@ def fit(case: PublishedCase) -> Fitted | None:
     return Fitted(best, tried[best], is_close(tried[best], task.value), len({*first, *tried}))
 
 
+# --- The verdict on an arm, on a case, and on all of them.
+
 # Published figures closer than this to each other are called equal: they have no order.
 SAME = 0.05
 # Simulated figures closer than this are equal as well: such a pair is neither right nor wrong.
