@@ -1,4 +1,4 @@
-"""What can be asked of `compare`: the two sides, what is simulated, which windows, what is of interest, a condition."""
+"""What can be asked of `compare`, and what A and B are: sides, runs, windows, what is of interest, a condition."""
 
 from __future__ import annotations
 

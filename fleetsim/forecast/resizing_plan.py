@@ -1,4 +1,4 @@
-"""Which counts of instances from which step on, and what that saves against the best count that never changes."""
+"""Which counts of instances from which step on, what that saves, and what a rule that sees the past alone would do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recipe allows beyond what it says itself: `--allow fp8,staleness<=2,speculation`.
+"""What a recipe allows beyond what it says itself, `--allow fp8,staleness<=2`, and how far ahead rollout then runs.
 
 Rollouts in fewer bits sample from a policy that is not quite the trained one, and older samples are further off-policy:
 both change training, and only who owns the recipe can say yes. Speculative decoding keeps the law of the samples, but

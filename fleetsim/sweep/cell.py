@@ -1,4 +1,4 @@
-"""What a sweep is going to run: scenario, grid, how often, the digest it is known by; and one cell of it to one row."""
+"""A sweep as it will run: scenario, grid, its digest; one cell of it to one row; the journal that keeps the rows."""
 
 from __future__ import annotations
 
