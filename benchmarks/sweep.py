@@ -21,9 +21,8 @@ from typing import Any
 
 from fleetsim.config import scenario_from_mapping
 from fleetsim.config.scenario import Scenario
-from fleetsim.sweep.cell import digest_of
+from fleetsim.sweep.cell import digest_of, open_journal
 from fleetsim.sweep.grid import Axis, Grid
-from fleetsim.sweep.journal import open_journal
 from fleetsim.sweep.run import sweep
 from fleetsim.sweep.table import write_table
 

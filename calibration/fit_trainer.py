@@ -31,7 +31,7 @@ from accuracy_parts import PAGE, with_trainer
 from trainer_page import render, tables
 from trainer_points import Step, read_steps
 
-from fleetsim.tell.markdown import same
+from fleetsim.tell.page import same
 from fleetsim.trainer.seconds import Efficiency, KnownTrainerError, TrainerFit, shipped_fit
 
 FIT = Path(__file__).resolve().parent / "trainer_fit.json"

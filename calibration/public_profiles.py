@@ -22,8 +22,7 @@ import yaml
 from points import POINTS, Point, Run, read_points, ready
 
 from fleetsim.calibrate.derivation import estimate_profile
-from fleetsim.config.engine_profile import Profile
-from fleetsim.config.profile_files import profile_text
+from fleetsim.config.engine_profile import Profile, profile_text
 from fleetsim.engine.operators.curves import shipped_curves
 
 FOLDER = Path(__file__).resolve().parent / "profiles"

@@ -51,7 +51,7 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path.insert(0, str(ROOT))  # run as a script, its folder is on the path and the package is not
 import fleetsim  # noqa: E402
-from fleetsim.tell.markdown import same  # noqa: E402
+from fleetsim.tell.page import same  # noqa: E402
 from tests.parts import ALL, part_of_the_day, takes, words  # noqa: E402
 
 GAP = "..."

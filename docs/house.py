@@ -7,7 +7,6 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 from statistics import median
 
@@ -33,11 +32,8 @@ class Source:
 
 
 def sources(root: Path) -> dict[str, Source]:
-    """Every Python file of the package at `root`/fleetsim, by its dotted name; the package itself is "".
-
-    Imports that the contract of the layers excepts by name are left out here, too: a job's methods are the one way up.
-    """
-    package, allowed = root / "fleetsim", _allowed(root)
+    """Every Python file of the package at `root`/fleetsim, by its dotted name; the package itself is ""."""
+    package = root / "fleetsim"
     paths = {}
     for path in sorted(package.rglob("*.py")):
         parts = path.relative_to(package).with_suffix("").parts
@@ -46,12 +42,7 @@ def sources(root: Path) -> dict[str, Source]:
     for name, path in paths.items():
         text = path.read_text(encoding="utf-8")
         tree = ast.parse(text)
-        imports = {
-            other
-            for other in _imported(tree, paths) - {name}
-            if not any(fnmatch(name, here) and fnmatch(other, there) for here, there in allowed)
-        }
-        found[name] = Source(name, path, tree, text.count("\n"), frozenset(imports))
+        found[name] = Source(name, path, tree, text.count("\n"), frozenset(_imported(tree, paths) - {name}))
     return found
 
 
@@ -67,12 +58,6 @@ def scripts(folder: Path) -> dict[str, Source]:
         here = {name for name in bare if (folder / f"{name}.py").exists()}
         found[path.stem] = Source(path.stem, path, tree, text.count("\n"), frozenset(here - {path.stem}))
     return found
-
-
-def _allowed(root: Path) -> list[tuple[str, str]]:
-    """(file, what it may import) of every exception to the layers, as patterns below the package."""
-    exceptions = [line.split(" -> ") for line in _layers_contract(root).get("ignore_imports", [])]
-    return [(here.removeprefix("fleetsim."), there.removeprefix("fleetsim.")) for here, there in exceptions]
 
 
 def _layers_contract(root: Path) -> dict[str, list[str]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from fleetsim.history.signals import SIGNALS, Signal
-from fleetsim.tell.markdown import same
+from fleetsim.tell.page import same
 
 PAGE = Path(__file__).resolve().parent / "metrics.md"
 

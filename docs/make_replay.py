@@ -21,7 +21,7 @@ from fleetsim.replay.implied.implied_scenario import implied
 from fleetsim.replay.observe.observe import observe
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
-from fleetsim.tell.markdown import same
+from fleetsim.tell.page import same
 from tests.parts import ALL, part_of_the_day, takes, words
 
 PAGE = Path(__file__).resolve().parent / "replay.md"

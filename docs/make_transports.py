@@ -32,7 +32,7 @@ from docs.transport_rows import (
 )
 from fleetsim.engine.transport import transfer_of
 from fleetsim.job.uncertainty import SYNC_DERIVED
-from fleetsim.tell.markdown import same
+from fleetsim.tell.page import same
 
 PAGE = Path(__file__).resolve().parent / "transports.md"
 GOAL = 1.5

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from fleetsim.config import data_path, scenario_from_mapping
-from fleetsim.config.sync import GATHER_BYTES_S, LinkConfig
+from fleetsim.config.exchange import GATHER_BYTES_S, LinkConfig
 from fleetsim.engine.transport import sync_times
 
 ROWS = "published/weight_sync.yaml"

@@ -6,9 +6,9 @@ which are no errors, a command ends once its answer is shown: `cli/output.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, cast
 
 from msgspec import Struct
 
@@ -65,14 +65,18 @@ class InputError(FleetsimError):
         return "\n".join(str(p) for p in self.problems)
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
 class Problems(list[Problem]):
     """All that is wrong, gathered over several checks: one that fails must not hide the next.
 
         >>> wrong = Problems()
         >>> with wrong.check():
         ...     raise InputError([Problem("fleet.instances", 0, "must be at least 1", "give a number at least 1")])
-        >>> len(wrong)
-        1
+        >>> wrong.made(len, "tp"), len(wrong)
+        (2, 1)
 
     A check that failed has no result: nothing before `stop` may need it.
     """
@@ -84,6 +88,12 @@ class Problems(list[Problem]):
             yield
         except InputError as error:
             self += error.problems
+
+    def made(self, make: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+        """What one check makes."""
+        with self.check():
+            return make(*given, **named)
+        return cast("T", None)
 
     def stop(self) -> None:
         """Raises InputError with all of them, if there are any."""

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fleetsim.config.engine_profile import Profile
-from fleetsim.config.profile_files import profile_from_mapping, profile_text
+from fleetsim.config.engine_profile import Profile, profile_from_mapping, profile_text
 
 KNOTS = (1.0, 64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0)
 KNOTS_S = (5.6e-3, 5.8e-3, 6.6e-3, 7.9e-3, 13.5e-3, 50e-3, 198e-3)

@@ -15,8 +15,8 @@ from fleetsim.records import replace
 
 if TYPE_CHECKING:
     from fleetsim.alerts.alert_rule import Standing
-    from fleetsim.alerts.metric_names import MetricNames
     from fleetsim.alerts.rules import Writing
+    from fleetsim.alerts.signals import MetricNames
     from fleetsim.config.scenario import Scenario
 
 RULES = "The rules"
@@ -36,7 +36,7 @@ class MetricFields:
 
     def names(self, scenario: Scenario) -> MetricNames:
         """How the expressions name their metrics. Raises InputError with everything that is wrong."""
-        from fleetsim.alerts.metric_names import PREFIXES, MetricNames, checked
+        from fleetsim.alerts.signals import PREFIXES, MetricNames, checked
         from fleetsim.history.selection import bare, parse_map
 
         name, mapping = self.engine or scenario.engine.name, parse_map(self.map_ or (), known=False)

@@ -10,9 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from fleetsim.alerts.alert_rule import AlertRule, Standing
-from fleetsim.alerts.metric_names import INSTANCE, MetricNames
 from fleetsim.alerts.rules import Writing
-from fleetsim.alerts.signals import STANDING
+from fleetsim.alerts.signals import INSTANCE, STANDING, MetricNames
 from fleetsim.faces import flag
 from fleetsim.history.signals import SIGNALS, Signal
 from fleetsim.records import replace

@@ -12,10 +12,9 @@ from typing import Any
 from msgspec import Struct
 
 from fleetsim.alerts.alert_rule import AlertRule, Standing, duration
-from fleetsim.alerts.metric_names import MetricNames
 from fleetsim.alerts.rules import MISSING, MISSING_FOR, Writing
 from fleetsim.alerts.signal_values import Expected
-from fleetsim.alerts.signals import STANDING
+from fleetsim.alerts.signals import STANDING, MetricNames
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.selection import matchers_of
 

@@ -17,8 +17,7 @@ from fleetsim import units
 from fleetsim.alerts.alert_rule import AlertRule, Standing, active_evaluations, duration, per_month, shown, template
 from fleetsim.alerts.faults import BY_FAULT
 from fleetsim.alerts.learned import Learned
-from fleetsim.alerts.metric_names import MetricNames
-from fleetsim.alerts.signals import BY_STANDING_NAME
+from fleetsim.alerts.signals import BY_STANDING_NAME, MetricNames
 from fleetsim.records import replace
 
 MISSING = "RolloutTrainerMetricsMissing"

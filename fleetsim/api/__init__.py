@@ -17,21 +17,20 @@ from typing import TYPE_CHECKING, Any
 from fleetsim.api.job import Job
 from fleetsim.compare.ask import CompareResult, compare
 from fleetsim.config.data_files import shipped_scenarios
-from fleetsim.config.profile_files import load_profile, shipped_profiles
+from fleetsim.config.engine_profile import load_profile, shipped_profiles
 from fleetsim.errors import FleetsimError, InfeasibleError, InputError, Interrupted, OutsideError, StuckError
 from fleetsim.estimates import Estimate
+from fleetsim.faces import keywords
 from fleetsim.forecast.ask import ForecastResult
 from fleetsim.job.base_job import load
-from fleetsim.job.keywords import keywords
 from fleetsim.job.metrics import Metrics
 from fleetsim.job.result import told
 from fleetsim.pack.ask import Pack, PackResult
 from fleetsim.pack.ask import pack as packed
-from fleetsim.plan.ask import plan
-from fleetsim.plan.result import PlanResult
+from fleetsim.plan.ask import PlanResult, plan
 from fleetsim.replay.ask import replay
 from fleetsim.replay.result import ReplayResult
-from fleetsim.simulate.result import SimulateResult
+from fleetsim.simulate.ask import SimulateResult
 from fleetsim.size.ask import SizeResult
 from fleetsim.split.ask import SplitResult
 from fleetsim.sweep.ask import SweepResult, sweep

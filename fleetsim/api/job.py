@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
+from fleetsim.faces import keywords
 from fleetsim.job.base_job import BaseJob, reads_runs
-from fleetsim.job.keywords import keywords
 from fleetsim.job.options import Options
 from fleetsim.job.result import told, unchanging
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from fleetsim.frameworks.export import Exported
     from fleetsim.frameworks.patch import ConfigPatch
     from fleetsim.history.history import History
-    from fleetsim.plan.result import PlanResult
+    from fleetsim.plan.ask import PlanResult
     from fleetsim.replay.result import ReplayResult
-    from fleetsim.simulate.result import SimulateResult
+    from fleetsim.simulate.ask import SimulateResult
     from fleetsim.size.ask import SizeResult
     from fleetsim.split.ask import SplitResult
     from fleetsim.sweep.ask import SweepResult

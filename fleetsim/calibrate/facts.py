@@ -11,8 +11,7 @@ from fleetsim.calibrate.one_load import ClientView, clients_table
 from fleetsim.calibrate.points import PointRow, batch_words, by_context, charts, opening, rows_of
 from fleetsim.config.engine_profile import BatchCheck, Profile
 from fleetsim.config.speculation import METHODS
-from fleetsim.tell.characters import bar
-from fleetsim.tell.document import Document, Section, Table, Under, Words
+from fleetsim.tell.document import Document, Section, Table, Under, Words, bar
 from fleetsim.tell.facts import explained, facts
 
 # --- A profile in tables, as both the terminal and the page show them.

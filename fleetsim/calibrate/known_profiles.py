@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from fleetsim.calibrate.points import rows_of
-from fleetsim.config.engine_profile import BatchCheck, Profile
-from fleetsim.config.profile_files import load_profile, shipped_profiles
+from fleetsim.config.engine_profile import BatchCheck, Profile, load_profile, shipped_profiles
 from fleetsim.errors import InputError, Problem
 from fleetsim.records import as_dict
 from fleetsim.tell.data import versions

@@ -14,7 +14,7 @@ from fleetsim import units
 from fleetsim.calibrate.ask import GIVEN, SUFFIX, Calibrate, OutputPaths, locked, prepare, same_engine, slug
 from fleetsim.calibrate.raw import RawWriter, compress
 from fleetsim.calibrate.session import ended
-from fleetsim.config.profile_files import profile_text
+from fleetsim.config.engine_profile import profile_text
 from fleetsim.errors import FleetsimError, InputError, OutsideError, Problem
 from fleetsim.faces import flag
 from fleetsim.files import new_file, write_text

@@ -47,18 +47,12 @@ def checked(asked: Q, output: Printed, names: Sequence[str]) -> tuple[Q, Gate, P
 
     saved = output if isinstance(output, SavedOutput) else SavedOutput()
     wrong = Problems()
-    with wrong.check():
-        apart({"--save": saved.save, "--html": output.html})
-    with wrong.check():
-        save = None if saved.save is None else new_file("--save", saved.save)
-    with wrong.check():
-        page = new_page("--html", output.html)
-    with wrong.check():
-        gate = parse_gate(output.fail_if or (), names)
-    with wrong.check():
-        check_config(saved.to, saved.config)
-    with wrong.check():
-        asked = asked.ready()
+    wrong.made(apart, {"--save": saved.save, "--html": output.html})
+    save = wrong.made(lambda: None if saved.save is None else new_file("--save", saved.save))
+    page = wrong.made(new_page, "--html", output.html)
+    gate = wrong.made(parse_gate, output.fail_if or (), names)
+    wrong.made(check_config, saved.to, saved.config)
+    asked = wrong.made(asked.ready)
     wrong.stop()
     return asked, gate, page, save
 

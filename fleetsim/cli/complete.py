@@ -138,7 +138,7 @@ def _gate_metrics(command: str) -> Iterable[str]:
         from fleetsim.replay.result import METRICS
 
         return METRICS
-    from fleetsim.plan.result import COUNTS
+    from fleetsim.plan.ask import COUNTS
 
     more = {"size": ("instances",), "split": ("rollout_gpus", "trainer_gpus"), "plan": COUNTS}
     return (*RUN_METRICS, *more.get(command, ()))

@@ -79,7 +79,7 @@ def _count(answer: list) -> int:  # type: ignore[type-arg]  # numpy stays unimpo
 
 def profiles() -> Check:
     """The profiles that `--profile NAME` finds here."""
-    from fleetsim.config.profile_files import load_profile, shipped_profiles
+    from fleetsim.config.engine_profile import load_profile, shipped_profiles
 
     shipped = shipped_profiles()
     here = sorted(str(path) for path in Path().glob("*.profile.json"))

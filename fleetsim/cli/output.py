@@ -82,7 +82,7 @@ def show_told(
     elif form == "csv":
         say(csv_text(data()["facts"] if rows is None else rows()), nl=False)
     elif form == "md":
-        from fleetsim.tell.markdown import markdown_text
+        from fleetsim.tell.page import markdown_text
 
         say(markdown_text(document()), nl=False)
     else:
@@ -100,7 +100,7 @@ def show_listed(form: Form, data: Mapping[str, Any], key: str, lines: Callable[[
     elif form == "csv":
         say(csv_text(data[key]), nl=False)
     elif form == "md":
-        from fleetsim.tell.markdown import rows_text
+        from fleetsim.tell.page import rows_text
 
         say(rows_text(data[key]), nl=False)
     else:

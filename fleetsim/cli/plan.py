@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from fleetsim.cli.answer import SavedOutput, answer
-from fleetsim.plan.ask import Plan, ask
-from fleetsim.plan.result import COUNTS
+from fleetsim.plan.ask import COUNTS, Plan, ask
 
 
 def plan(asked: Plan, output: SavedOutput) -> None:

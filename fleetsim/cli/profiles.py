@@ -141,7 +141,7 @@ def show_(
     fleetsim profile show engine.profile.json --html profile.html
     """
     from fleetsim.cli.output import new_page, write_page
-    from fleetsim.config.profile_files import load_profile
+    from fleetsim.config.engine_profile import load_profile
 
     place = new_page("--html", html)
     profile = load_profile(name)
@@ -174,7 +174,7 @@ def check(
     from fleetsim.calibrate.known_profiles import checked_data, compared, predicted_anew, raw_file
     from fleetsim.cli.output import show_told, warn
     from fleetsim.cli.progress import progress
-    from fleetsim.config.profile_files import find_profile, load_profile
+    from fleetsim.config.engine_profile import find_profile, load_profile
     from fleetsim.errors import InputError, Problem
 
     if not 0 < limit <= 1:
@@ -250,7 +250,7 @@ def estimate(
     """
     from fleetsim.calibrate.derivation import estimate_profile
     from fleetsim.calibrate.one_load import ClosedLoad, check_load, read_sides, seen_by_clients, seen_of
-    from fleetsim.config.profile_files import profile_text
+    from fleetsim.config.engine_profile import profile_text
     from fleetsim.errors import InputError
     from fleetsim.files import new_file, write_text
 

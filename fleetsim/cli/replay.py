@@ -86,25 +86,18 @@ def checked(
     beside = None if files.job_out is None else profile_beside(files.job_out)
     outputs |= {"--job-out": files.job_out, "--job-out (its engine)": beside}
     wrong = Problems()
-    with wrong.check():
-        gate = parse_gate(output.fail_if or (), METRICS, "window")
-    with wrong.check():
-        # Elsewhere than on a terminal a line for every query would be too many.
-        window = replace(asked.history.ready().through(access), counts=sys.stderr.isatty())
-    with wrong.check():
-        fleet = asked.fleet.ready()
-    with wrong.check():
-        questions = _questions(asked, files)
-    with wrong.check():
-        apart(outputs)
-    with wrong.check():
-        dump = new_dump(output.save)
+    gate = wrong.made(parse_gate, output.fail_if or (), METRICS, "window")
+    # Elsewhere than on a terminal a line for every query would be too many.
+    window = wrong.made(lambda: replace(asked.history.ready().through(access), counts=sys.stderr.isatty()))
+    fleet = wrong.made(asked.fleet.ready)
+    questions = wrong.made(_questions, asked, files)
+    wrong.made(apart, outputs)
+    dump = wrong.made(new_dump, output.save)
     for file in (files.job_out, beside):
         with wrong.check():
             if file is not None:
                 new_file("--job-out", file)
-    with wrong.check():
-        page = new_page("--html", output.html)
+    page = wrong.made(new_page, "--html", output.html)
     wrong.stop()
 
     read = None if dump is None else partial(_keep, dump)
@@ -123,10 +116,8 @@ def _questions(asked: Replay, files: PlanFiles) -> Questions:
     from fleetsim.cli.answer import check_config
 
     wrong = Problems()
-    with wrong.check():
-        questions = asked.changes.ready()
-    with wrong.check():
-        check_config(files.to, files.config)
+    questions = wrong.made(asked.changes.ready)
+    wrong.made(check_config, files.to, files.config)
     for name, output in (("--plan-out", files.plan_out), ("--patch", files.patch)):
         with wrong.check():
             if output is not None:

@@ -15,15 +15,14 @@ from fleetsim.errors import Problem, Problems
 from fleetsim.files import new_file, unwritten
 from fleetsim.job.settings import RUN, Option
 from fleetsim.records import replace
-from fleetsim.simulate.ask import Simulate
+from fleetsim.simulate.ask import HOUR_S, Simulate
 from fleetsim.simulate.ask import simulate as ask
-from fleetsim.simulate.result import HOUR_S
 
 if TYPE_CHECKING:
     from fleetsim.export.perfetto.tracks import StepChoice
     from fleetsim.job.metrics import Gate
     from fleetsim.job.result import Watch
-    from fleetsim.simulate.result import SimulateResult
+    from fleetsim.simulate.ask import SimulateResult
 
 
 # --- `fleetsim simulate --openmetrics --perfetto`: files of the first run, checked before it and written after it.
@@ -189,27 +188,18 @@ def _checked(asked: Simulate, output: SimulateOutput, files: FirstRun) -> tuple[
     outputs = {"--openmetrics": files.openmetrics, "--perfetto": files.perfetto, "--parquet": output.parquet}
     asked, end = replace(asked, scrape_interval_s=files.every_s), files.openmetrics_end
     wrong = Problems()
-    with wrong.check():
-        gate = parse_gate(output.fail_if or (), RUN_METRICS)
+    gate = wrong.made(parse_gate, output.fail_if or (), RUN_METRICS)
     with wrong.check():
         asked = asked.ready()
-    with wrong.check():
-        apart({"--html": output.html, **outputs})
+    wrong.made(apart, {"--html": output.html, **outputs})
     wrong += files.misplaced()
-    with wrong.check():
-        asked.check()
-    with wrong.check():
-        history = _new_writable_file("--openmetrics", files.openmetrics)
-    with wrong.check():
-        end_s = None if end is None else parse_time(end, time.time(), "--openmetrics-end")
-    with wrong.check():
-        steps = None if files.perfetto is None else parse_steps(files.perfetto_steps)
-    with wrong.check():
-        trace = _new_writable_file("--perfetto", files.perfetto)
-    with wrong.check():
-        page = new_page("--html", output.html)
-    with wrong.check():
-        folder = None if output.parquet is None else check_folder(output.parquet, "--parquet")
+    wrong.made(asked.check)
+    history = wrong.made(_new_writable_file, "--openmetrics", files.openmetrics)
+    end_s = wrong.made(lambda: None if end is None else parse_time(end, time.time(), "--openmetrics-end"))
+    steps = wrong.made(lambda: None if files.perfetto is None else parse_steps(files.perfetto_steps))
+    trace = wrong.made(_new_writable_file, "--perfetto", files.perfetto)
+    page = wrong.made(new_page, "--html", output.html)
+    folder = wrong.made(lambda: None if output.parquet is None else check_folder(output.parquet, "--parquet"))
     wrong.stop()
     until_s = None if asked.hours is None else asked.hours * HOUR_S
     places = SimulatePlaces(gate, page, folder, history, end_s, until_s, trace, steps)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.compare.checked_question import Checked, checked
-from fleetsim.compare.inputs import told_apart
-from fleetsim.compare.question import IN_PYTHON, Compare
+from fleetsim.compare.question import IN_PYTHON, Compare, told_apart
 from fleetsim.errors import InputError, Interrupted, Problem
-from fleetsim.job.keywords import keywords
+from fleetsim.faces import keywords
 from fleetsim.job.result import SILENT, Briefed, Watch, told, unchanging
 from fleetsim.records import replace
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fleetsim.compare.compare import Comparison, MetricChange
-    from fleetsim.compare.sides import Comparable
+    from fleetsim.compare.runs import Comparable
     from fleetsim.job.base_job import Tell
     from fleetsim.tell.document import Document
 
@@ -171,7 +170,7 @@ def compare(
     Raises InputError with all that is wrong, StuckError where a job blocks itself, OutsideError where a server did not
     do its part.
     """
-    from fleetsim.compare.sides import given_in_python
+    from fleetsim.compare.runs import given_in_python
 
     if not isinstance(windows, tuple) or len(windows) != 2:
         raise InputError([Problem("windows", windows, "must be a pair, of A and of B", f"each {IN_PYTHON}")])

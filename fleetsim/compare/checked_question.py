@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from fleetsim.compare.inputs import GivenSide, What, given_of, told_apart
-from fleetsim.compare.question import Compare, spans_of
+from fleetsim.compare.question import Compare, GivenSide, What, given_of, spans_of, told_apart
 from fleetsim.errors import Problem, Problems
 from fleetsim.faces import Text, flag
 from fleetsim.job.metrics import Gate, parse_gate
@@ -47,16 +46,14 @@ def checked(asked: Compare) -> Checked:
     metrics = tuple(name for name in there if not asked.metric or name in asked.metric)
     problems = Problems([*numbers(asked), *wrong, *misplaced(asked, kinds, given, not wrong)])
     problems += unknown(asked.metric or (), there)
-    with problems.check():
-        spans = spans_of(asked, len(given) < 2) if kinds == {"history"} else {}
-    with problems.check():
-        gate = comparison_gate(asked.fail_if or (), metrics, bool(asked.metric))
+    spans = problems.made(lambda: spans_of(asked, len(given) < 2) if kinds == {"history"} else {})
+    gate = problems.made(lambda: comparison_gate(asked.fail_if or (), metrics, bool(asked.metric)))
     problems.stop()
     if kinds == {"history"}:
         from fleetsim.compare.windows import parts_of
 
         return Checked(asked, metrics, gate, windows=parts_of(asked, given, spans))
-    from fleetsim.compare.sides import sides_of
+    from fleetsim.compare.runs import sides_of
 
     sides, notes = sides_of(asked, given)
     return Checked(asked, metrics, gate, sides=sides, notes=notes)
@@ -215,8 +212,7 @@ def comparison_gate(texts: Iterable[str], metrics: Sequence[str], named: bool = 
                 remedy = f'put a bound on the change itself: "ratio.{metric or metrics[0]}.high>1.05"'
                 problems.append(Problem("--fail-if", text, "neither more nor less of it is worse", remedy))
             regressions.append(metric)
-    with problems.check():
-        conditions = parse_gate(rest, known, "comparison", _EXAMPLE)
+    conditions = problems.made(parse_gate, rest, known, "comparison", _EXAMPLE)
     problems.stop()
     return ComparisonGate(tuple(regressions), conditions, watched)
 
@@ -244,7 +240,7 @@ def gate_values(found: Comparison) -> dict[str, float | None]:
 
 
 def _regressed(metric: str, watched: Sequence[str], found: Comparison) -> list[str]:
-    from fleetsim.compare.words import change_words
+    from fleetsim.compare.compare import change_words
 
     changes: list[MetricChange] = [c for c in found.changes if c.metric in ((metric,) if metric else watched)]
     tripped_ = f"--fail-if {REGRESSION}{'.' if metric else ''}{metric} tripped:"

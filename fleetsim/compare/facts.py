@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from fleetsim import units
-from fleetsim.compare.compare import Comparison, Kind, MetricChange
-from fleetsim.compare.words import band_of, change_of, likely_of, luck_of
+from fleetsim.compare.compare import Comparison, Kind, MetricChange, band_of, change_of, likely_of, luck_of
 from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import short
 from fleetsim.quantities import quantity

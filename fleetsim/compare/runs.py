@@ -5,6 +5,7 @@ A scenario beside a result is run as the result was.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,21 +13,28 @@ import numpy as np
 from msgspec import Struct
 
 from fleetsim.compare.compare import PROFILE_HASH, Comparison, MetricChange, Side, assumed_of, inputs_of
-from fleetsim.compare.saved_result import SavedResult
+from fleetsim.compare.question import Compare, GivenSide, given_of
+from fleetsim.compare.saved_result import SavedResult, result_of
 from fleetsim.compare.verdicts import compare
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Interrupted, Problem, StuckError
 from fleetsim.estimates import estimate
-from fleetsim.job.caveats import backlog_warnings
+from fleetsim.faces import text
+from fleetsim.history.history import History
+from fleetsim.job.base_job import BaseJob, Start, load, made
 from fleetsim.job.engine_source import accuracy_of
+from fleetsim.job.grounds import backlog_warnings
 from fleetsim.job.input_moves import METRICS, in_doubt
 from fleetsim.job.trials import Measure, flat, simulated
 from fleetsim.quantities import RUN_METRICS
 from fleetsim.records import replace
+from fleetsim.replay.result import ReplayResult
 from fleetsim.search.doubt import DRAWS
 from fleetsim.search.ranges import known_of, ratio_around, shared_draws, with_seeds
 from fleetsim.sim.threads import side_by_side
+from fleetsim.simulate.ask import SimulateResult
+from fleetsim.size.ask import SizeResult
 from fleetsim.units import count, plural
 
 # Runs of each side unless somebody said how many: with fewer, a correction for two dozen metrics leaves little power.
@@ -140,7 +148,7 @@ def scenario_side(job: ToRun, runs: Mapping[tuple[int, int], Mapping[str, Any]])
 
 def profile_hash(scenario: Scenario) -> str | None:
     """Hash of the content of the profile that the scenario's engine is; None where it is none."""
-    from fleetsim.config.profile_files import seal_of
+    from fleetsim.config.engine_profile import seal_of
     from fleetsim.sim.engines import profile_of
 
     profile = profile_of(scenario)
@@ -272,3 +280,55 @@ def with_doubt(found: Comparison, a: ToRun, b: ToRun, measure: Measure) -> Compa
         return replace(change, likely=ratio_around(size, np.log(moved[1] / moved[0] * both[0].mean / both[1].mean)))
 
     return replace(found, changes=tuple(map(ranged, found.changes)))
+
+
+# --- Two sides of a comparison that are simulated, or were: made of what either face gave.
+
+Comparable = Start | SimulateResult | SizeResult | ReplayResult | History
+
+
+def given_in_python(where: str, it: Comparable) -> GivenSide:
+    """A side as Python has it. Raises InputError for a text that is no side, and for a job that is none."""
+    if isinstance(it, (str, os.PathLike)):
+        return given_of(where, os.fspath(it), addresses=True)
+    if isinstance(it, ReplayResult):
+        it = it.history
+    if isinstance(it, History):
+        return GivenSide(where, it.source, "history", it)
+    if isinstance(it, (SimulateResult, SizeResult)):
+        return GivenSide(where, repr(it), "result", it.to_dict())
+    return GivenSide(where, repr(it), "scenario", it if isinstance(it, BaseJob) else load(it))
+
+
+def sides_of(asked: Compare, given: tuple[GivenSide, ...]) -> tuple[tuple[ToRun | SavedResult, ...], tuple[str, ...]]:
+    """Both sides, and what is odd about them. given: one where both are made of it.
+
+    Raises InputError with the problems of both.
+    """
+    found: list[ToRun | SavedResult] = []
+    notes: list[str] = []
+    problems: dict[str, tuple[Problem, ...]] = {"A": (), "B": ()}
+    sides = zip("AB", (given[0], given[-1]), (asked.set_a or (), asked.set_b or ()), strict=True)
+    for where, one, own in sides:
+        label = asked.label(where) or ", ".join((one.text, *own))
+        try:
+            if one.what == "result":
+                found.append(result_of(one.held, label, where))
+                continue
+            run = {"steps": asked.steps, "seed": asked.seed, "replications": asked.replications}
+            flags = asked.job.flags() | run
+            job = one.held if isinstance(one.held, BaseJob) else made(one.text, [*(asked.set_ or ()), *own], flags)
+            found.append(ToRun(label, job.scenario, job.given))
+            notes += [f"{where}: {note}" for note in job.notes]
+        except InputError as error:
+            problems[where] = error.problems
+    if any(problems.values()):
+        raise InputError(_told_once(problems))
+    return tuple(found), tuple(notes)
+
+
+def _told_once(problems: dict[str, tuple[Problem, ...]]) -> list[Problem]:
+    """What is wrong with both sides, then what is wrong with one of them, which is named."""
+    both = [p for p in problems["A"] if p in problems["B"]]
+    single = [(where, p) for where, wrong in problems.items() for p in wrong if p not in both]
+    return [*both, *(p if p.path == where else replace(p, path=text("{}: {}", where, p.path)) for where, p in single)]

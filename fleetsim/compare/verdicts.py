@@ -23,9 +23,10 @@ from fleetsim.compare.compare import (
     MetricChange,
     Side,
     Verdict,
+    band_of,
+    headline_of,
     input_differences,
 )
-from fleetsim.compare.words import band_of, headline_of
 from fleetsim.config.sections import CostConfig
 from fleetsim.job.derived_values import PRICE, price_notes
 from fleetsim.quantities import RARE_METRICS, quantity

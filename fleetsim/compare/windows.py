@@ -13,8 +13,7 @@ from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.compare.compare import Comparison, Side
-from fleetsim.compare.inputs import GivenSide
-from fleetsim.compare.question import Compare, Span
+from fleetsim.compare.question import Compare, GivenSide, Span
 from fleetsim.compare.verdicts import compare
 from fleetsim.errors import InputError, Problem
 from fleetsim.estimates import t_quantile

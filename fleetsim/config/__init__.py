@@ -2,11 +2,11 @@
 
 - A scenario: `load` leads and takes --set and variables, `yaml_text` reads, `scenario` says what a whole one asks.
 - Its keys: `sections` (all of them, and the small ones), then the larger sections: `workload`, `stations`, `engine`,
-  `speculation`, `pools` (fleet and trainer), `sync` (and its link), `admission`.
-- `short_forms`: what may be written for another key. What fits together: `rules`, and `law_numbers` for policies.
-- Errors: `tree` (did you mean), `problems` (pydantic's, in plain words).
-- A profile: `engine_profile` is its schema, `profile_files` finds and seals it. `data_files`: what is shipped, and how
-  any file is read without trusting it.
+  `speculation`, `pools` (fleet and trainer), `exchange` (what passes between them: samples and weights).
+- What fits together: `rules`, and `law_numbers` for policies.
+- Errors: `tree` (did you mean, short forms of keys), `problems` (pydantic's, in plain words).
+- A profile: `engine_profile` is its schema, finds and seals it. `data_files`: what is shipped, and how any file is read
+  without trusting it.
 
 Names are imported when they are asked for: whoever only reads a profile builds no models of scenarios.
 """

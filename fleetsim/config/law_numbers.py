@@ -250,11 +250,11 @@ def _buffer_holds_a_group(s: Sections) -> Iterator[Problem]:
 
 @rule_of(POLICY_RULES, "buffer.batch_rule", "admission.law")
 def _first_finished_needs_batches(s: Sections) -> Iterator[Problem]:
-    rule, law = s.buffer.batch_rule, s.admission.law
-    if BATCH_RULES[rule].rounds and law_of(s).rounds is None:
-        rule = f"{rule} works on whole batches, but admission.law is {law}"
+    chosen = s.buffer.batch_rule
+    if BATCH_RULES[chosen].rounds and law_of(s).rounds is None:
+        rule = f"{chosen} works on whole batches, but admission.law is {s.admission.law}"
         remedy = f"use admission.law {admission.names_of(lambda law: law.rounds is not None)}, or another batch_rule"
-        yield Problem("buffer.batch_rule", rule, rule, remedy)
+        yield Problem("buffer.batch_rule", chosen, rule, remedy)
 
 
 @rule_of(POLICY_RULES, "buffer.oversampling", "buffer.batch_rule")

@@ -16,8 +16,7 @@ from fleetsim.config.problems import of_another_kind, problems_of, wrong_places
 from fleetsim.config.rules import broken_rules
 from fleetsim.config.scenario import Scenario, whole_engines
 from fleetsim.config.sections import FollowConfig, followed
-from fleetsim.config.short_forms import long_path, written_out
-from fleetsim.config.tree import Node, Place, is_touched, tree_of, unknown_path
+from fleetsim.config.tree import Node, Place, is_touched, long_path, tree_of, unknown_path, written_out
 from fleetsim.config.workload import Empirical
 from fleetsim.config.yaml_text import MAX_BYTES, from_yaml, to_yaml
 from fleetsim.errors import InputError, Problem

@@ -11,10 +11,10 @@ from itertools import pairwise, product
 
 from fleetsim import units
 from fleetsim.config.base import plain
+from fleetsim.config.exchange import LinkConfig
 from fleetsim.config.judges import JUDGES, as_rollout, judges_of
 from fleetsim.config.law_numbers import POLICY_RULES, Rules, rule_of
 from fleetsim.config.sections import Sections
-from fleetsim.config.sync import LinkConfig
 from fleetsim.config.workload import ConstantTokens, Gamma, Lognormal
 from fleetsim.errors import Problem
 from fleetsim.records import replace

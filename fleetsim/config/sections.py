@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 from typing_extensions import TypeIs
 
-from fleetsim.config.admission import AdmissionConfig, BufferConfig
 from fleetsim.config.base import (
     MAX_COUNT,
     ConfigSection,
@@ -20,10 +19,9 @@ from fleetsim.config.base import (
     wrong,
 )
 from fleetsim.config.engine import EngineConfig
-from fleetsim.config.evaluation import EvaluationConfig, period_steps
+from fleetsim.config.exchange import AdmissionConfig, BufferConfig, EvaluationConfig, SyncConfig, period_steps
 from fleetsim.config.pools import FleetConfig, Instances, TrainerConfig
 from fleetsim.config.stations import StationsConfig
-from fleetsim.config.sync import SyncConfig
 from fleetsim.config.tree import is_given, tree_of, unknown_path
 from fleetsim.config.workload import WorkloadConfig
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from fleetsim.config.sync import LinkConfig
+from fleetsim.config.exchange import LinkConfig
 
 
 class Transfer(Struct, frozen=True):

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.engine import EngineConfig
+from fleetsim.config.exchange import GATHER_BYTES_S, SyncConfig
 from fleetsim.config.pools import Backend, RecipeConfig
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.sync import GATHER_BYTES_S, SyncConfig
 from fleetsim.engine.gpus import GpuSpec, gpu_of, gpu_spec
 from fleetsim.engine.kv_memory import stage_bytes
 from fleetsim.engine.layout import Layout, layout_of

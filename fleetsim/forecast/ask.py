@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from fleetsim.config.scenario import Scenario
-    from fleetsim.forecast.course import RunCourse
-    from fleetsim.forecast.schedule import Schedule
+    from fleetsim.forecast.schedule import RunCourse, Schedule
     from fleetsim.job.base_job import Job
     from fleetsim.job.trials import Measure
     from fleetsim.tell.document import Document
@@ -78,7 +77,7 @@ class Forecast:
 
     def checked(self) -> tuple[Job, int, Schedule]:
         """The job, its steps, and what changes. Raises InputError, OutsideError for a CSV that cannot be read."""
-        from fleetsim.forecast.rule_course import rule_of
+        from fleetsim.forecast.resizing_plan import rule_of
         from fleetsim.forecast.schedule import schedule_of
 
         job = ready(self.job)
@@ -136,13 +135,11 @@ def forecast(asked: Forecast, watch: Watch = SILENT) -> ForecastResult:
 
     Raises InputError for what cannot be simulated, StuckError where its limits block each other.
     """
-    from fleetsim.forecast.backtest import backtest_of, trend_of
     from fleetsim.forecast.recovery import interval_of, recovery_of
-    from fleetsim.forecast.resizing_plan import resize_plan
-    from fleetsim.forecast.rule_course import rule_of
-    from fleetsim.forecast.totals import totals_of
-    from fleetsim.job.caveats import range_warnings
+    from fleetsim.forecast.resizing_plan import resize_plan, rule_of
+    from fleetsim.forecast.totals import backtest_of, totals_of, trend_of
     from fleetsim.job.engine_source import engine_source
+    from fleetsim.job.grounds import range_warnings
     from fleetsim.job.trials import remembered, simulated
     from fleetsim.search.ranges import known_of, ranges_of
 
@@ -174,7 +171,7 @@ def forecast(asked: Forecast, watch: Watch = SILENT) -> ForecastResult:
 
 
 def _course(job: Job, schedule: Schedule, steps: int, measure: Measure, watch: Watch) -> RunCourse:
-    from fleetsim.forecast.course import course_of
+    from fleetsim.forecast.schedule import course_of
 
     schedule = schedule.beside(own_schedule(job, steps))
     return course_of(scene_of(job), schedule, steps, job.scenario.run.replications, measure, watch)
@@ -213,8 +210,7 @@ def scene_of(job: Job) -> Callable[[Mapping[str, Any]], Scenario]:
 
 def own_schedule(job: Job, steps: int) -> Schedule:
     """What the scenario itself says of later steps: lengths that drift, and events that resize the fleet."""
-    from fleetsim.forecast.course import drifting
-    from fleetsim.forecast.schedule import Points, Schedule
+    from fleetsim.forecast.schedule import Points, Schedule, drifting
     from fleetsim.workload.lengths import mean_length
 
     w, columns = job.scenario.workload, dict[str, Points]()

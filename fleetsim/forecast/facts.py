@@ -19,10 +19,9 @@ from fleetsim.tell.document import Document, Section, Table, present
 from fleetsim.tell.facts import Fact, Facts, explained, facts
 
 if TYPE_CHECKING:
-    from fleetsim.forecast.course import RunCourse
     from fleetsim.forecast.recovery import SaveInterval
-    from fleetsim.forecast.resizing_plan import ResizePlan
-    from fleetsim.forecast.rule_course import FleetTotal
+    from fleetsim.forecast.resizing_plan import FleetTotal, ResizePlan
+    from fleetsim.forecast.schedule import RunCourse
     from fleetsim.forecast.totals import WholeRun
 
 _HOUR_S = 3600.0

@@ -1,9 +1,9 @@
-"""Sums over the steps of a run, with what failures add and how far they may be off; and all that was found of it."""
+"""Sums over the steps of a run, failures and doubt included; all that was found of it; a log's rest, from its first."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,21 +12,143 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.forecast.course import CoursePoint, RunCourse
+from fleetsim.errors import InputError, Problem
+from fleetsim.faces import flag
 from fleetsim.forecast.recovery import SaveInterval
+from fleetsim.forecast.schedule import NOTHING, CoursePoint, RunCourse, Schedule
+from fleetsim.history.history import History, StepLog
+from fleetsim.history.window import window
 from fleetsim.job.input_moves import MetricRanges
 from fleetsim.job.trainer_scaling import takes_turns
+from fleetsim.records import replace
 from fleetsim.sim.judges import beside_gpus
 from fleetsim.sim.pools import pools_paid
 
 if TYPE_CHECKING:
-    from fleetsim.forecast.backtest import LogBacktest
     from fleetsim.forecast.resizing_plan import ResizePlan
-    from fleetsim.forecast.schedule import Schedule
     from fleetsim.job.base_job import Job
     from fleetsim.job.engine_source import EngineSource
 
+
 Floats = NDArray[np.float64]
+
+# --- The rest of a run from its first steps: what a forecast would have said, beside what the log then showed.
+
+# Steps that a trend needs, and by how many of its standard errors it must stand out to be one.
+FEWEST, _ERRORS = 8, 3.0
+# A trend goes on until a value is so many times what was last seen.
+_GROWS_TO = 3.0
+
+
+class LogBacktest(Struct, frozen=True):
+    """seen: steps of the log that the forecast knew, of `steps`. observed_s: of the rest, as the log has it;
+    forecast_s: as forecast; held_s: as the mean of the seen steps has it, the plain guess. trend: what was taken to go
+    on."""
+
+    seen: int
+    steps: int
+    observed_s: float
+    forecast_s: float
+    held_s: float
+    trend: str
+
+    @property
+    def error(self) -> float:
+        """Of the forecast, as a share of what was observed."""
+        return self.forecast_s / self.observed_s - 1.0
+
+    @property
+    def held_error(self) -> float:
+        """Of the plain guess."""
+        return self.held_s / self.observed_s - 1.0
+
+
+def log_of(job: Job) -> History:
+    """The history of the run that the job comes from. Raises InputError where it has none, or too few steps."""
+    heard = job._heard
+    if heard is None:
+        rule, remedy = "needs the log of a run", f"give {flag('run')} LOG"
+        raise InputError([Problem(flag("backtest"), None, rule, remedy)])
+    log = heard.history.steps
+    if log is None or len(log) < 2 * FEWEST or "step_s" not in log.columns:
+        n = 0 if log is None else len(log)
+        rule = f"has {n} optimizer steps whose seconds it says"
+        raise InputError([Problem(flag("run"), heard.run, rule, f"a trend needs {2 * FEWEST} at least")])
+    return heard.history
+
+
+def trend_of(log: StepLog, steps: int) -> Schedule:
+    """The lengths that the steps of a log tend to, in a straight line; nothing where they scatter more than they move.
+
+    steps: of the run, so far the line goes on, at most to three times the last value that it had in the log.
+    """
+    means = log.columns.get("length_mean", np.zeros(0))
+    at = np.arange(len(means), dtype=np.float64)
+    known = np.isfinite(means)
+    n = int(known.sum())
+    if n < FEWEST:
+        return NOTHING
+    x, y = at[known], means[known]
+    off = x - x.mean()
+    slope = float((off * y).sum() / (off * off).sum())
+    rest = y - y.mean() - slope * off
+    error = float(np.sqrt((rest * rest).sum() / max(1, n - 2) / (off * off).sum()))
+    if abs(slope) <= _ERRORS * error:
+        return NOTHING
+
+    def line(step: float) -> float:
+        return float(y.mean() + slope * (step - x.mean()))
+
+    last = line(len(means) - 1)
+    end = float(np.clip(line(steps - 1), last / _GROWS_TO, last * _GROWS_TO))
+    until = round(len(means) - 1 + (end - last) / slope)
+    points = ((0, max(1.0, line(0))), (max(1, min(steps - 1, until)), max(1.0, end)))
+    return Schedule({"len": points}, {"len": f"the trend of {n} steps of the log"})
+
+
+def first_steps(history: History, seen: int) -> History:
+    """The history as it was after so many steps of its log."""
+    log = history.steps
+    assert log is not None
+    columns = {name: values[:seen] for name, values in log.columns.items()}
+    times = columns.get("time_s")
+    found = (
+        history if times is None or not np.isfinite(times[-1]) else window(history, history.start_s, float(times[-1]))
+    )
+    return replace(found, steps=StepLog(log.framework, columns, log.metrics))
+
+
+def backtest_of(job: Job, share: float, course: Callable[[Job, Schedule, int], RunCourse]) -> LogBacktest:
+    """A forecast of the rest of the job's run from the first `share` of its steps. course: of a job, with a schedule
+    and so many steps. Raises as `log_of` and the simulation do."""
+    from fleetsim.job.base_job import made
+
+    history = log_of(job)
+    log, heard = history.steps, job._heard
+    assert log is not None
+    assert heard is not None
+    steps = len(log)
+    seen = min(steps - 1, max(FEWEST, round(share * steps)))
+    known = first_steps(history, seen)
+    then = made(heard.start, list(job._changes.values()), {**job._options, "run": heard.run}, known)
+    assert known.steps is not None
+    trend = trend_of(known.steps, steps)
+    step_s = log.columns["step_s"]
+    rest = np.isfinite(step_s[seen:])
+    forecast = course(then, trend, steps).metric("step_s")[seen:]
+    held = float(np.nanmean(step_s[:seen]))
+    return LogBacktest(
+        seen,
+        steps,
+        float(step_s[seen:][rest].sum()),
+        float(forecast[rest].sum()),
+        held * int(rest.sum()),
+        trend.words(steps),
+    )
+
+
+# --- The totals of the whole run.
+
 _HOUR_S = 3600.0
 
 

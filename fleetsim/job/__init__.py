@@ -5,8 +5,8 @@
   methods that ask features stand above them, in `api/job.py`.
 - Runs of it: `trials` (each count and replication once, variants under the same draws), `engine_choices`,
   `uncertainty` and `input_moves` (inputs that may be off).
-- What an answer rests on: `assumptions`, `caveats`, `engine_source`, `nameplate`, `trainer_scaling`.
+- What an answer rests on: `assumptions`, `engine_source`, `nameplate`, `trainer_scaling`.
 - What is done with an answer: `result`, `metrics` (and pandas, and `--fail-if`).
 - What somebody types to have it simulated: `command`, `typed_words`.
-- How it is worded: `facts`, `grounds`, `words`.
+- How it is worded: `facts`, `grounds` (and warnings), `words`.
 """

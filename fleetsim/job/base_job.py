@@ -17,10 +17,10 @@ from fleetsim.config.load import dump_scenario, dump_short
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import keywords
 from fleetsim.job.grounds import pool_words
 from fleetsim.job.job import Start as File
 from fleetsim.job.job import job_from_flags
-from fleetsim.job.keywords import keywords
 from fleetsim.job.options import Options, change_texts, checked
 from fleetsim.job.settings import AnyJob, place_of
 from fleetsim.job.typed_words import merged
@@ -29,7 +29,7 @@ from fleetsim.records import replace
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fleetsim.api.job import Job
+    from fleetsim import Job  # the public one, which has the features as methods
     from fleetsim.history.history import History
 
 

@@ -115,7 +115,7 @@ def engine_source(scenario: Scenario, instances: int, runs: Sequence[Records] = 
             e.model,
             error_p90=known.p90,
         )
-    from fleetsim.config.profile_files import seal_of
+    from fleetsim.config.engine_profile import seal_of
 
     extrapolations: tuple[str, ...] | None = None
     if any(bounds is not None for bounds in profile.ranges.model_dump().values()):

@@ -13,8 +13,8 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import Assumption
-from fleetsim.job.caveats import backlog_line
 from fleetsim.job.derived_values import SLOWDOWN
+from fleetsim.job.grounds import backlog_line
 from fleetsim.job.input_moves import InputPart, MetricRanges
 from fleetsim.job.lengths import share_at_cap
 from fleetsim.job.nameplate import generated_mean, trainer_step_s

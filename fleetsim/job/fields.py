@@ -212,7 +212,6 @@ def ready(job: AnyJob, **more: Any) -> Job:
         return cast("Job", job)
     assert isinstance(job, JobFields)
     wrong = Problems(job.wrong())
-    with wrong.check():
-        found = made(job.start(), job.set_ or (), job.flags() | more)
+    found = wrong.made(lambda: made(job.start(), job.set_ or (), job.flags() | more))
     wrong.stop()
     return found

@@ -16,19 +16,9 @@ from fleetsim.job.settings import SETTINGS
 
 
 class Options(TypedDict, total=False):
-    """Keywords of `load`, `Job.with_` and of what a job is asked; each is the flag of the same name.
-
-    The job: batch (samples per optimizer step), len (mean generated tokens per sample), max_len (tokens), len_cv
-    (deviation / mean), group_size (samples per prompt), prompt_len (tokens). Tools and rewards: turns (or their law,
-    "geometric:3"), tool_s (seconds of a call), tool_tokens, sandboxes, sandbox_start_s, sandbox_price (US dollars an
-    hour), tool_timeout_s, reward_s (seconds), reward_workers. The engine: gpu, model, tp (GPUs per instance), dtype (of
-    the weights), kv_dtype (of the KV cache), kv_offloading (GiB of host memory), profile (name or file), instance_tok_s
-    (output tok/s of one instance), slowdown (an iteration in the job / of the engine alone), instances (of the fleet).
-    Trainer and sync: trainer_step_s (seconds), trainer_gpus, trainer_point ([(GPUs, seconds), ...]), parallel_share,
-    switch_s (seconds), max_staleness (weight versions), sync_pause_s (seconds). Targets and prices: target_idle (0.05 =
-    5 %), headroom, worth (per cent of cost for 1 % of step time), instance_price, trainer_price, spot_price (US dollars
-    per GPU-hour), spot (share of the instances on spot machines). The run: steps, replications, seed. run: a log,
-    tracker, dump or Prometheus of a run: what it showed is taken for the job, and what is said beside it wins.
+    """Keywords of `load`, `Job.with_` and of what a job is asked; each is the flag of the same name. `SETTINGS` has the
+    words of `--help` for each, with its unit. run: a log, tracker, dump or Prometheus of a run: what it showed is taken
+    for the job, and what is said beside it wins.
     """
 
     batch: int
@@ -79,6 +69,7 @@ class Options(TypedDict, total=False):
 # What a value may look like, for the remedy of one that is none.
 EXAMPLES: Mapping[str, Any] = {setting.name: setting.example for setting in SETTINGS} | {"run": "train.log"}
 NAMES: tuple[str, ...] = tuple(Options.__annotations__)
+Options.__doc__ = f"{Options.__doc__}\n" + "\n".join(f"    {s.name}: {s.words}." for s in SETTINGS)
 # As the types above are written: text, a whole number, or any number.
 _KINDS: Mapping[str, str] = {name: kind.__forward_arg__ for name, kind in Options.__annotations__.items()}
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from msgspec import Struct
 
 from fleetsim import units
-from fleetsim.job.keywords import keywords
+from fleetsim.faces import keywords
 
 if TYPE_CHECKING:
     import os

@@ -29,8 +29,7 @@ from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.faces import flag
 from fleetsim.job.trials import Measure, Tell, planned
-from fleetsim.pack.rotation import PoolPhase, rotate
-from fleetsim.pack.together import MeanLoad, holding_all, shareable, side_by_side
+from fleetsim.pack.together import MeanLoad, PoolPhase, holding_all, rotate, shareable, side_by_side
 from fleetsim.search.arrangements import (
     SWITCH_S,
     Arrangement,

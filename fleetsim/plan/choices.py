@@ -3,7 +3,7 @@ which permission each of them needs.
 
 Choices are made in the order of the table, each of a scenario in which those before it are made. What the user wrote is
 not chosen again. Where rollout and trainer stand, and on how many GPUs, is in `search/shares.py`; how far generation
-runs ahead in `search/staleness.py`.
+runs ahead in `search/permissions.py`.
 """
 
 from __future__ import annotations

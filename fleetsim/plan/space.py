@@ -15,14 +15,12 @@ from fleetsim.errors import InputError
 from fleetsim.job.trials import unit_of
 from fleetsim.plan.choices import ChoiceInputs, combined
 from fleetsim.records import replace
-from fleetsim.search.found import Found
-from fleetsim.search.front import Budget
+from fleetsim.search.front import Budget, Found
 from fleetsim.search.makes import Counts, open_pools, with_counts
 from fleetsim.search.objective import beside_usd_per_h
-from fleetsim.search.permissions import NAMES, Allowed, stale
+from fleetsim.search.permissions import NAMES, Allowed, stale, ways_ahead
 from fleetsim.search.plan_crews import PlanCrews, Run
 from fleetsim.search.shares import Candidate, Engines, Room, Value, around, counts, neighbours
-from fleetsim.search.staleness import ways_ahead
 from fleetsim.sim.judges import beside_gpus
 from fleetsim.sim.pools import gpus_each, pool_price, pools_of
 

@@ -15,8 +15,8 @@ from typing import Any
 from msgspec import Struct
 
 from fleetsim import units
+from fleetsim.config.engine_profile import profile_text
 from fleetsim.config.load import dump_short, with_changes
-from fleetsim.config.profile_files import profile_text
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import FleetsimError, InputError, Problem
@@ -36,7 +36,7 @@ from fleetsim.replay.implied.implied_scenario import Implied, measured_by
 from fleetsim.replay.questions import SAY_MORE, Questions
 from fleetsim.replay.run import Replayed
 from fleetsim.replay.words import changes_words
-from fleetsim.search.advice import Advised, advice_data
+from fleetsim.search.reasons import Advised, advice_data
 
 Progress = Callable[[str], None]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.keywords import keywords
+from fleetsim.faces import keywords
 from fleetsim.job.result import SILENT, Watch, told
 from fleetsim.job.settings import RUN, Lends, Option
 from fleetsim.records import replace

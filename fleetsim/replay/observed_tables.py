@@ -11,8 +11,7 @@ from fleetsim.quantities import quantity
 from fleetsim.replay.observe.interruptions import Pauses
 from fleetsim.replay.observe.observed import FleetView, InstanceView, LengthHistogram, LoggedRollout, Observed, Reading
 from fleetsim.replay.words import short, source_mark
-from fleetsim.tell.characters import sparkline
-from fleetsim.tell.document import Block, Section, Table, Words, followed
+from fleetsim.tell.document import Block, Section, Table, Words, followed, sparkline
 
 _MOST_INSTANCES = 12
 _SPARK_WIDTH = 24

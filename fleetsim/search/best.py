@@ -26,8 +26,7 @@ from fleetsim.job.trials import Trial, Trials, unit_of, with_instances
 from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.search.bound import Bounds, PoolSizes
 from fleetsim.search.objective import FINE, Target, least, objective, price_per_s
-from fleetsim.search.rate_matching import MOST_INSTANCES
-from fleetsim.search.runnable_counts import largest_that_runs, nearest, nearest_that_runs, smallest
+from fleetsim.search.rate_matching import MOST_INSTANCES, largest_that_runs, nearest, nearest_that_runs, smallest
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.work import most_instances
 

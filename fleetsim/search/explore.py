@@ -26,8 +26,7 @@ from fleetsim.job.looks import look_steps, looked
 from fleetsim.job.trials import Measure, Tell, flat, run_ahead
 from fleetsim.records import replace
 from fleetsim.search.bound import Bounds, PoolSizes
-from fleetsim.search.found import C, Found
-from fleetsim.search.front import Goal
+from fleetsim.search.front import C, Found, Goal
 from fleetsim.search.shares import Candidate
 from fleetsim.sim.processes import some_free
 from fleetsim.sim.threads import side_by_side

@@ -28,7 +28,7 @@ from fleetsim.job.trials import unit_of
 from fleetsim.records import replace
 from fleetsim.search.arrangements import Kind, Share, colocated_async, colocated_sync, split
 from fleetsim.search.bound import SECONDS
-from fleetsim.search.staleness import StalenessBudget, steps_ahead
+from fleetsim.search.permissions import StalenessBudget, steps_ahead
 from fleetsim.sim.pools import counted_as_first, pools_gpus, pools_paid
 
 # Where there are no more counts than this, all are tried; else each is this much larger than the one before.

@@ -34,8 +34,7 @@ from fleetsim.search.alternative import Anew, anew
 from fleetsim.search.best import best_of
 from fleetsim.search.bound import Bounds
 from fleetsim.search.objective import Target, least, objective, price_per_s
-from fleetsim.search.rate_matching import matched
-from fleetsim.search.runnable_counts import smallest
+from fleetsim.search.rate_matching import matched, smallest
 from fleetsim.sim.judges import judges_usd_per_h
 from fleetsim.sim.stations import EDGES, HOUR_S, timed_stations
 

@@ -163,7 +163,7 @@ def profile_of(scenario: Scenario) -> Profile | None:
     if scenario.engine.kind != "measured":
         return None
     assert scenario.engine.profile is not None  # a rule of the scenario
-    from fleetsim.config.profile_files import find_profile, load_profile
+    from fleetsim.config.engine_profile import find_profile, load_profile
 
     path = find_profile(scenario.engine.profile)
     try:
@@ -207,7 +207,7 @@ def without_drafts(scenario: Scenario) -> Scenario:
 
 @lru_cache(maxsize=8)
 def _loaded(path: str, modified_ns: int, size: int) -> Profile:
-    from fleetsim.config.profile_files import load_profile
+    from fleetsim.config.engine_profile import load_profile
 
     return load_profile(path)
 

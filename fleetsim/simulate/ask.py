@@ -2,25 +2,218 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
+from fleetsim import units
 from fleetsim.errors import InputError, Interrupted, Problem, StuckError
-from fleetsim.faces import Text, flag, text
+from fleetsim.faces import Text, flag, keywords, text
 from fleetsim.job.fields import CountedJob, ready
-from fleetsim.job.result import SILENT, Later, Watch
+from fleetsim.job.result import SILENT, Briefed, Later, Watch, unchanging
 from fleetsim.job.settings import SIMULATED, AnyJob, Lends, Option, said
 from fleetsim.records import replace
-from fleetsim.simulate.result import HOUR_S, SimulateResult
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.base_job import Job
+    from fleetsim.job.engine_source import EngineSource
+    from fleetsim.job.input_moves import MetricRanges
+    from fleetsim.job.metrics import Metrics
     from fleetsim.job.trials import Measure
     from fleetsim.search.alternative import Alternatives
+    from fleetsim.sim.records import Records
     from fleetsim.sim.replications import Replicated
+    from fleetsim.simulate.run_view import RunView
+    from fleetsim.tell.document import Document
+
+
+HOUR_S = 3600.0
+
+
+@unchanging
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SimulateResult(Briefed):
+    """A job over its replications.
+
+    job: as it was run. metrics: name -> Estimate over the replications. binding: what held the job up most often.
+    runs: the records of each replication. profile: what the engine's speed rests on. warnings: as on stderr.
+    steady: False where Ctrl-C came in the warm-up, so that no metric says anything yet.
+    """
+
+    job: Job
+    scenario: Scenario
+    metrics: Metrics
+    binding: str
+    profile: EngineSource
+    warnings: tuple[str, ...]
+    _replicated: Replicated = field(repr=False)
+    _alternatives: Later[Alternatives | None] = field(repr=False)
+    steady: bool = True
+
+    def __repr__(self) -> str:
+        m = self.mean
+        return (
+            f"<SimulateResult {self.scenario.name!r}: step {m['step_s']:.4g} s, trainer idle "
+            f"{units.share(m['trainer_idle_fraction'])}, bound by {self.binding}, "
+            f"{units.plural(len(self.runs), 'replication')}>"
+        )
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """Metric name -> mean over the replications."""
+        return self.metrics.mean
+
+    def numbers(self) -> dict[str, float]:
+        """What --fail-if can ask: the means."""
+        return self.mean
+
+    @property
+    def runs(self) -> tuple[Records, ...]:
+        """The records of each replication, numpy tables."""
+        return self._replicated.runs
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row a replication, a column a metric. Needs pandas."""
+        from fleetsim.job.metrics import frame
+
+        return frame(self.rows()).set_index("replication")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The replications, as under -o csv."""
+        from fleetsim.job.trials import flat
+
+        return [
+            {"replication": run.replication, **flat(values)}
+            for run, values in zip(self.runs, self._replicated.values, strict=True)
+        ]
+
+    def table(self, name: str = "steps") -> pd.DataFrame:
+        """What happened, a row a happening, over all replications: steps, samples, groups, syncs or failures.
+
+        Columns as in fleetsim/sim/records.py: seconds and tokens. Raises InputError for another name. Needs pandas.
+        """
+        from fleetsim.job.metrics import records_frame
+
+        return records_frame(self.runs, name)
+
+    def to_openmetrics(self, path: str | os.PathLike[str], *, end_s: float | None = None) -> Path:
+        """Writes the first run as vLLM and a trainer would have exported it: a history that `replay` reads.
+
+        end_s: unix seconds of its end, this hour's begin if None. The run must have been scraped (`scrape_interval_s`
+        of `simulate`). An existing file is replaced. Raises InputError, OutsideError.
+        """
+        from fleetsim.export.openmetrics import write_history
+
+        first = self.runs[0]
+        if not len(first.scrapes):
+            raise InputError(
+                [Problem("to_openmetrics", str(path), "the run was not scraped", "simulate(scrape_interval_s=15)")]
+            )
+        place = Path(path)
+        write_history(first, place, end_s)
+        return place
+
+    @keywords()
+    def to_perfetto(self, path: str | os.PathLike[str], steps: str | None = None) -> Path:
+        """Writes the first run as a trace for ui.perfetto.dev and chrome://tracing; one that ends in .gz is compressed.
+
+        steps: "20" (after warm-up), "0:9" or "all"; 20 if None. The run is simulated once more, to record it. An
+        existing file is replaced. Raises InputError for steps that the run does not have, OutsideError.
+        """
+        from fleetsim.export.perfetto import write_trace
+        from fleetsim.export.perfetto.tracks import parse_steps
+
+        place = Path(path)
+        write_trace(self.runs[0], place, parse_steps(steps))
+        return place
+
+    def to_parquet(self, folder: str | os.PathLike[str]) -> tuple[Path, ...]:
+        """Writes the records of all runs, a file a table, as `simulate --parquet`: steps.parquet, samples.parquet, ...
+
+        The folder is made if need be; files of these names are replaced. Returns them. Raises OutsideError without
+        pyarrow, or where the folder cannot be written to.
+        """
+        from fleetsim.export.parquet import check_folder, write_parquet
+
+        return tuple(write_parquet(check_folder(os.fspath(folder), "to_parquet"), self.runs))
+
+    def _ranges(self) -> MetricRanges | None:
+        """How far the metrics may be off, looked at in a few short runs without the events of the scenario."""
+        from fleetsim.config.load import with_changes
+        from fleetsim.job.trials import remembered, simulated
+        from fleetsim.search.ranges import known_of, ranges_of
+
+        plain = with_changes(self.scenario, {"run.events": [], "run.warmup_steps": None})
+        return ranges_of(known_of(plain, self.job.given, self.metrics, remembered(simulated)))
+
+    @property
+    def alternatives(self) -> Alternatives | None:
+        """What another count and every lever would do, without the events of the scenario; None where it gets stuck."""
+        return self._alternatives()
+
+    @property
+    def advice(self) -> list[dict[str, Any]]:
+        """The moves, what saves most first, and the job as it is: what, the command that simulates it, its promise."""
+        from fleetsim.search.reasons import Advised, advice_data, moves_advised
+
+        found = moves_advised(self.alternatives)
+        return advice_data(self.job, [*found, Advised("the job as it is", self.scenario, self.metrics)])
+
+    def _shown(self, first: Records) -> RunView:
+        """What is told of it. first: the records of the first replication."""
+        from fleetsim.job.assumptions import run_assumptions
+        from fleetsim.simulate.run_view import RunView, trained_staleness, warmups_of
+
+        others = self.alternatives if self.steady else None
+        return RunView(
+            self.scenario, self.metrics, self.binding, len(self.runs), first.steps, trained_staleness(first),
+            self.profile, warmups_of(self.runs), run_assumptions(self.scenario, self.job.given),
+            self._ranges() if self.steady else None, None if others is None else others.change(counted=True),
+            None if others is None else others.allow(counted=True), None if others is None else others.enough,
+            None if others is None else others.beside_on_demand,
+        )  # fmt: skip
+
+    def told(self) -> Document:
+        """What there is to say of it; of a run that was cut off in its warm-up no metric."""
+        from fleetsim.simulate.facts import document, warm_up
+
+        shown = self._shown(self.runs[0])
+        return document(shown) if self.steady else warm_up(shown)
+
+    def page(self, watch: Watch = SILENT) -> str:
+        """The page of --html; the first run is simulated again unless its activity was kept."""
+        from fleetsim.sim.run import simulate as run_of
+        from fleetsim.simulate.facts import document
+        from fleetsim.tell.page import document_page
+
+        first = self.runs[0]
+        if not len(first.activity):
+            first = run_of(self.scenario, replication=first.replication, activity=True)
+        return document_page(document(self._shown(first), self.warnings, first))
+
+    def document(self) -> dict[str, Any]:
+        """The document of --json."""
+        from fleetsim.job.trials import flat
+        from fleetsim.simulate.facts import simulate_document
+
+        nested: Mapping[str, Any] = self._replicated.metrics if self.steady else {}
+        values = [flat(run) for run in self._replicated.values] if self.steady else []
+        shown = self._shown(self.runs[0]) if self.steady else None
+        advice = self.advice if self.steady else []
+        return simulate_document(
+            self.scenario, nested, len(self.runs), self.profile, self.warnings, values, shown, advice
+        )
+
+    def noting(self, note: str) -> SimulateResult:
+        """The same result with one warning more, after what is odd about the job itself."""
+        n = len(self.job.notes)
+        return replace(self, warnings=(*self.warnings[:n], note, *self.warnings[n:]))
 
 
 LEAST_SCRAPE_S = 1.0
@@ -104,8 +297,8 @@ def simulate(asked: Simulate, watch: Watch = SILENT) -> SimulateResult:
 
 
 def _answer(job: Job, result: Replicated, steady: bool = True) -> SimulateResult:
-    from fleetsim.job.caveats import backlog_warnings, range_warnings
     from fleetsim.job.engine_source import engine_source
+    from fleetsim.job.grounds import backlog_warnings, range_warnings
     from fleetsim.job.metrics import Metrics
     from fleetsim.job.trials import flat, remembered, simulated
     from fleetsim.simulate.run_view import early_events, warmups_of

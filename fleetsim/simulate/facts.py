@@ -27,10 +27,20 @@ from fleetsim.sim.engines import speculation_of
 from fleetsim.sim.records import Records
 from fleetsim.simulate.pictures import over_time
 from fleetsim.simulate.run_view import RunView, counted_words, every_metric, formulas, main_metrics, published
-from fleetsim.tell.characters import bar, sparkline
 from fleetsim.tell.data import head
 from fleetsim.tell.data import told as said
-from fleetsim.tell.document import Block, Document, Section, Table, estimated, page_only, present, terminal_only
+from fleetsim.tell.document import (
+    Block,
+    Document,
+    Section,
+    Table,
+    bar,
+    estimated,
+    page_only,
+    present,
+    sparkline,
+    terminal_only,
+)
 from fleetsim.tell.facts import Fact, Facts, explained, facts, measured, ranged
 
 if TYPE_CHECKING:

@@ -196,7 +196,7 @@ class SizeResult(Recommendation):
         from fleetsim.job.facts import run_differs
         from fleetsim.job.trainer_scaling import count_words
         from fleetsim.job.trials import with_instances
-        from fleetsim.search.advice import Advised, advice_data, moves_advised
+        from fleetsim.search.reasons import Advised, advice_data, moves_advised
         from fleetsim.search.workers import counted
 
         plan, trial = self.plan, self.plan.recommended

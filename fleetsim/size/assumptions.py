@@ -17,16 +17,16 @@ from fleetsim.config.workload import ConstantTokens
 from fleetsim.errors import InputError, StuckError
 from fleetsim.faces import setting
 from fleetsim.job.assumptions import Assumption, assumptions_of, is_estimated
-from fleetsim.job.caveats import backlog_warnings, error_warnings, range_warnings
 from fleetsim.job.derived_values import names_a_model, price_notes
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.facts import steps_old
+from fleetsim.job.grounds import backlog_warnings, error_warnings, range_warnings
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.result import Later
 from fleetsim.job.trainer_scaling import count_words, course_of, law_words, least_trainer_gpus, takes_turns, time_factor
 from fleetsim.job.trials import Measure, Trial, trial_of, with_instances
 from fleetsim.search.arrangements import Arrangement, Rules
-from fleetsim.search.found import Found
+from fleetsim.search.front import Found
 from fleetsim.search.levers import samples_held
 from fleetsim.search.objective import Target
 from fleetsim.search.permissions import Allowed

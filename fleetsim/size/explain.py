@@ -73,11 +73,8 @@ def bound_by(binding: str, alternatives: Alternatives, scenario: Scenario, step_
     return max(others)[1] if others else "trainer"
 
 
-def explanation(
-    binding: str, alternatives: Alternatives, of: Mapping[str, Estimate], *, told: str | None = None
-) -> str:
-    """The paragraph. of: the metrics of the answer, by dotted name. told: a lever whose own best count is told
-    elsewhere."""
+def explanation(binding: str, alternatives: Alternatives, of: Mapping[str, Estimate]) -> str:
+    """The paragraph. of: the metrics of the answer, by dotted name."""
     lost, longest_lost = (of[f"samples_lost.{which}"] for which in ("all", "longest_tenth"))
     words = binding_words(binding, idle=of["trainer_idle_fraction"].mean)
     sentences = [f"What binds: {words.name}." + (f" {units.capital(words.meaning)}." if words.meaning else "")]
@@ -86,7 +83,7 @@ def explanation(
         sentences.append(_sentence(more))
     sentences += _others(alternatives)
     sentences.append(_cheapest(alternatives))
-    sentences += _anew(alternatives, told)
+    sentences += _anew(alternatives)
     sentences.append(lost_words(lost, longest_lost))
     sentences.append(_losing(alternatives))
     return " ".join(sentence for sentence in sentences if sentence)
@@ -125,9 +122,9 @@ def _others(alternatives: Alternatives) -> list[str]:
     return found
 
 
-def _anew(alternatives: Alternatives, told: str | None) -> list[str]:
+def _anew(alternatives: Alternatives) -> list[str]:
     """What levers save with the count that is best for each, the largest saving first; only those that save some."""
-    saving = [(a, a.anew) for a in alternatives.moves() if a.anew is not None and a.name != told]
+    saving = [(a, a.anew) for a in alternatives.moves() if a.anew is not None]
     said = "; ".join(f"{a.text}, {_fleet(found)}{_risk(a)}" for a, found in saving)
     return [f"With a count of its own: {said}."] if said else []
 

@@ -37,7 +37,7 @@ from fleetsim.job.looks import long_enough
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.job.trials import Measure, Tell, flat, with_instances
 from fleetsim.policies.samples import IN_FLIGHT
-from fleetsim.search.runnable_counts import smallest
+from fleetsim.search.rate_matching import smallest
 from fleetsim.sim.pools import counted_as_first
 
 LONG_TAIL, SYNC, STRAGGLERS, FAILURES, PREFILL = "long_tail", "sync_pauses", "stragglers", "failures", "prefill"

@@ -41,9 +41,8 @@ from fleetsim.search.levers import ONE_MORE
 from fleetsim.search.makes import with_counted_pools
 from fleetsim.search.moves import alternatives_of
 from fleetsim.search.objective import Target, targets_of
-from fleetsim.search.rate_matching import RateMatching, matched
+from fleetsim.search.rate_matching import RateMatching, look_at_next, matched, may_stop
 from fleetsim.search.reasons import Reasons, as_run
-from fleetsim.search.runnable_counts import look_at_next, may_stop
 from fleetsim.search.workers import Crew, Crewing
 from fleetsim.size.assumptions import fleet_assumptions, fleet_warnings, implausible, stuck_warnings
 from fleetsim.size.explain import bound_by, explanation

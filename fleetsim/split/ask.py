@@ -63,11 +63,8 @@ class Split:
         from fleetsim.search.permissions import allowed
 
         wrong = Problems(self._wrong())
-        job: AnyJob = self.job
-        with wrong.check():
-            allowed(self.allow)
-        with wrong.check():
-            job = ready(job)
+        wrong.made(allowed, self.allow)
+        job = wrong.made(ready, self.job)
         wrong.stop()
         return replace(self, job=job)
 
@@ -159,7 +156,7 @@ class SplitResult(Recommendation):
     @property
     def advised(self) -> list[dict[str, Any]]:
         """The advised way and the moves beside it: what, the command that simulates it, its promise, permission."""
-        from fleetsim.search.advice import Advised, advice_data, moves_advised
+        from fleetsim.search.reasons import Advised, advice_data, moves_advised
 
         if self.advice.contradicted:
             return []

@@ -27,9 +27,9 @@ from fleetsim.job.trials import flat
 from fleetsim.records import replace
 from fleetsim.search.arrangements import Arrangement, colocated_async, colocated_sync, split, split_in_turn
 from fleetsim.search.explore import Search
-from fleetsim.search.found import Found
+from fleetsim.search.front import Found
+from fleetsim.search.permissions import number_of, numbered, numbers_of
 from fleetsim.search.plan_crews import PlanCrews
-from fleetsim.search.staleness import number_of, numbered, numbers_of
 
 By = Literal["step_s", "goodput", "cost_per_step"]
 MEASURES: tuple[By, ...] = ("step_s", "goodput", "cost_per_step")

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack
 
 from fleetsim.errors import InputError, Interrupted, OutsideError, Problem, Problems, UnfinishedError
-from fleetsim.faces import Text, flag, text
+from fleetsim.faces import Text, flag, keywords, text
 from fleetsim.job.fields import CountedJob, ready
-from fleetsim.job.keywords import keywords
 from fleetsim.job.result import SILENT, Gated, Watch, told, unchanging
 from fleetsim.job.settings import JOB, RUN, SIMULATED, AnyJob, Lends, Option
 from fleetsim.records import replace
@@ -168,10 +167,8 @@ class Sweep:
         with wrong.check():
             if not wrong:
                 grid_of(axes)
-        with wrong.check():
-            objectives_of(self.objective or ())
-        with wrong.check():
-            job = ready(self.job)
+        wrong.made(objectives_of, self.objective or ())
+        job = wrong.made(ready, self.job)
         wrong.stop()
         call = self.job.words() if isinstance(self.job, SweptJob) else self.call
         return replace(self, job=job, grid=None, axes=tuple(axes), call=call)
@@ -196,8 +193,7 @@ class Sweep:
         from fleetsim.sweep.table import TableOutput
 
         wrong = Problems(self._wrong_where())
-        with wrong.check():
-            place = nullcontext() if self.out is None else TableOutput(self.out)
+        place = wrong.made(lambda: nullcontext() if self.out is None else TableOutput(self.out))
         with wrong.check():
             if self.ray is not None:
                 check_ray(self.ray)

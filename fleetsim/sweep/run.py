@@ -21,9 +21,8 @@ from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError, Interrupted, OutsideError, Problem, UnfinishedError
 from fleetsim.sim.engines import engine_of, in_engine
 from fleetsim.sim.stop import uninterrupted
-from fleetsim.sweep.cell import Design, SweepRow, design_of, run_cell
+from fleetsim.sweep.cell import Design, Journal, SweepRow, design_of, run_cell
 from fleetsim.sweep.grid import Grid
-from fleetsim.sweep.journal import Journal
 from fleetsim.sweep.pareto import Objective, Pareto, objectives_of, pareto_of
 
 # --- Cells on this machine: one process a core, because a run spends much of its time holding the interpreter's lock.

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fleetsim.job.result import Watch
-    from fleetsim.sweep.cell import Design
-    from fleetsim.sweep.journal import Journal
+    from fleetsim.sweep.cell import Design, Journal
 
 FORMATS = (".parquet", ".csv")
 
@@ -192,8 +191,7 @@ class TableOutput:
         """
 
         def opened(design: Design) -> Journal:
-            from fleetsim.sweep.cell import digest_of
-            from fleetsim.sweep.journal import open_journal
+            from fleetsim.sweep.cell import digest_of, open_journal
 
             journal = open_journal(self.place, digest_of(design), len(design.grid), restart)
             self._journal = journal

@@ -1,6 +1,6 @@
 """What a command has to say: words, tables and pictures, in the order in which they are read.
 
-A result is told once, as a Document. `terminal` draws it in a terminal, `page` as an HTML page, `markdown` as a page of
+A result is told once, as a Document. `terminal` draws it in a terminal, `page` as an HTML page or as a page of
 the documentation. A picture is drawn on pages alone; `Only` holds what not every face is to say.
 
 A Document whose facts (`tell/facts.py`) stand in lines is read in about eight of them: a terminal shows the answer and
@@ -10,7 +10,8 @@ whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Literal
 
 from msgspec import Struct
@@ -225,3 +226,31 @@ def estimated(estimate: Estimate, unit: units.Unit = "share") -> Words:
     """ "38.5 % ±0.2", the half-width as its tail, none where nothing was replicated."""
     mean, half = units.mean_and_half(estimate, unit)
     return Words(mean, f" {half}" if half else "")
+
+
+# --- Pictures drawn with characters: bars, and values over time in one line.
+
+_LEVELS = "▁▂▃▄▅▆▇█"
+
+
+def bar(shares: Sequence[tuple[float, str]], width: int) -> str:
+    """A bar of `width` cells, split by shares of it, each drawn with its own character; the cells always sum up."""
+    total = sum(share for share, _ in shares)
+    if total <= 0:
+        return " " * width
+    drawn, reached = "", 0.0
+    for share, character in shares:
+        reached += share / total * width
+        drawn += character * (round(reached) - len(drawn))
+    return drawn
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """Values over time as one line of blocks from 0 to their maximum; more than `width` are averaged in runs."""
+    if len(values) > width:
+        edges = [i * len(values) // width for i in range(width + 1)]
+        values = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
+    top = max(values, default=0.0)
+    if top <= 0:
+        return _LEVELS[0] * len(values)
+    return "".join(_LEVELS[min(len(_LEVELS) - 1, int(v / top * len(_LEVELS)))] for v in values)

@@ -102,7 +102,7 @@ class ValidateResult(Briefed):
 
     def docs(self) -> dict[str, str]:
         """Name and text of each file of the page in docs."""
-        from fleetsim.tell.markdown import markdown_files
+        from fleetsim.tell.page import markdown_files
 
         return markdown_files(self.told(), STEM, "Published runs, predicted")
 
@@ -116,7 +116,7 @@ class ValidateResult(Briefed):
 
     def drifted(self, folder: Path) -> bool:
         """Whether the page there says something else. A missing page has drifted."""
-        from fleetsim.tell.markdown import same
+        from fleetsim.tell.page import same
 
         page = f"{STEM}.md"
         try:

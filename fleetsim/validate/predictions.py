@@ -19,7 +19,7 @@ from pydantic import Field
 
 from fleetsim import units
 from fleetsim.config.base import ConfigSection, Name
-from fleetsim.config.profile_files import sealed
+from fleetsim.config.engine_profile import sealed
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.yaml_text import to_yaml
 from fleetsim.errors import InputError, Problem

@@ -21,8 +21,7 @@ from fleetsim.records import replace
 from fleetsim.sim.threads import side_by_side
 from fleetsim.validate.arms import blind_scenario_of, figures_at, figures_of, scenario_of
 from fleetsim.validate.case import Arm, PublishedCase
-from fleetsim.validate.fit import Fitted, fit
-from fleetsim.validate.verdict import CaseResult, judge
+from fleetsim.validate.verdict import CaseResult, Fitted, fit, judge
 
 
 def run_case(case: PublishedCase) -> CaseResult:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.errors import StuckError
-from fleetsim.job.caveats import backlog_warnings
+from fleetsim.job.grounds import backlog_warnings
 from fleetsim.job.trials import flat
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.replications import replicate

@@ -84,7 +84,7 @@ def test_a_change_that_contradicts_an_option_is_an_error_not_a_choice() -> None:
 
 def test_a_profile_and_a_gpu_take_each_other_back(tmp_path: Path) -> None:
     from fleetsim.calibrate.derivation import estimate_profile
-    from fleetsim.config.profile_files import profile_text
+    from fleetsim.config.engine_profile import profile_text
 
     file = tmp_path / "x.profile.json"
     file.write_text(profile_text(estimate_profile("H100", "Qwen/Qwen2.5-7B")))

@@ -119,7 +119,7 @@ def test_refusals_name_keywords_and_say_what_to_do(ask: Callable[[], Any], said:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_example_in_a_remedy_is_taken(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from fleetsim.calibrate.derivation import estimate_profile
-    from fleetsim.config.profile_files import profile_text
+    from fleetsim.config.engine_profile import profile_text
 
     monkeypatch.chdir(tmp_path)
     Path(EXAMPLES["profile"]).write_text(profile_text(estimate_profile("H100", "Qwen/Qwen2.5-7B")))

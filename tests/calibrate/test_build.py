@@ -15,8 +15,7 @@ from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.loads import Load
 from fleetsim.calibrate.order import loads_in_order
 from fleetsim.calibrate.raw import Raw, compress, raw_of, read_raw, records_of
-from fleetsim.config.engine_profile import Profile
-from fleetsim.config.profile_files import load_profile, profile_text
+from fleetsim.config.engine_profile import Profile, load_profile, profile_text
 from fleetsim.errors import InputError
 from tests.calibrate.fake_engine import CALM, SMALL, TRUTH, Weather, measured
 

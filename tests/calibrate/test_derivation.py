@@ -12,8 +12,7 @@ from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.derivation import LEAST_SIGMA, derive_profile, estimate_profile, roofline_prior
 from fleetsim.calibrate.sources import read_source
 from fleetsim.calibrate.sources.source import Source
-from fleetsim.config.engine_profile import Profile
-from fleetsim.config.profile_files import load_profile, profile_text
+from fleetsim.config.engine_profile import Profile, load_profile, profile_text
 from fleetsim.engine import EngineLimits, StepTime, roofline, run_requests
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.engine.known_error import KnownError, domain_of, known_error

@@ -17,7 +17,7 @@ from fleetsim.calibrate.session import ended, measure
 from fleetsim.calibrate.vllm import parent
 from fleetsim.calibrate.vllm.parent import MeasurementOutcome, Spec
 from fleetsim.cli.main import app
-from fleetsim.config.profile_files import load_profile
+from fleetsim.config.engine_profile import load_profile
 from fleetsim.errors import OutsideError
 from tests.calibrate.fake_engine import SMALL, FakeEngine
 

@@ -308,7 +308,7 @@ def test_a_scenario_needs_no_ending(job: str, tmp_path: Path) -> None:
     for name, text in (("job", JOB), ("job.json", json.dumps({"name": "j", "fleet": {"instances": 3}}))):
         file = tmp_path / name
         file.write_text(text)
-        from fleetsim.compare.inputs import given_of
+        from fleetsim.compare.question import given_of
 
         assert given_of("A", str(file)).what == "scenario"
 

@@ -17,8 +17,8 @@ import pytest
 
 from fleetsim.cli import complete
 from fleetsim.cli.complete import rejoin
-from fleetsim.config.admission import AdmissionConfig
 from fleetsim.config.data_files import presets, shipped_scenarios
+from fleetsim.config.exchange import AdmissionConfig
 from fleetsim.config.load import parse_override
 from fleetsim.config.scenario import Scenario
 from fleetsim.quantities import METRICS

@@ -15,7 +15,7 @@ from fleetsim.calibrate.order import loads_in_order
 from fleetsim.calibrate.raw import compress
 from fleetsim.cli.main import app
 from fleetsim.config import default_scenario
-from fleetsim.config.profile_files import load_profile, profile_text, shipped_profiles
+from fleetsim.config.engine_profile import load_profile, profile_text, shipped_profiles
 from fleetsim.sim.engines import engine_of, step_time_of
 from tests import profiles
 from tests.calibrate.fake_engine import SMALL, measured
@@ -73,7 +73,7 @@ def test_ls_tells_of_a_broken_file_and_goes_on(here: Path) -> None:
 
 
 def test_ls_where_there_is_nothing_says_what_to_do(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleetsim.config.profile_files.shipped_profiles", dict)
+    monkeypatch.setattr("fleetsim.config.engine_profile.shipped_profiles", dict)
     result = run("ls")
     assert result.exit_code == 0
     assert "fleetsim calibrate" in result.stdout

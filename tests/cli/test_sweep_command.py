@@ -13,8 +13,7 @@ from typer.testing import CliRunner, Result
 
 from fleetsim.cli.main import app
 from fleetsim.config.load import dump_scenario
-from fleetsim.sweep.cell import SweepRow
-from fleetsim.sweep.journal import journal_path, open_journal
+from fleetsim.sweep.cell import SweepRow, journal_path, open_journal
 from tests.sweep.jobs import job
 
 GRID = ["--grid", "fleet.instances=1:3", "--grid", "admission.max_staleness=0,1"]

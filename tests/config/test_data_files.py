@@ -66,7 +66,7 @@ def test_every_shipped_scenario_loads() -> None:
 
 def test_loading_imports_nothing_heavy() -> None:
     code = (
-        "import sys, fleetsim.config.load, fleetsim.config.profile_files;"
+        "import sys, fleetsim.config.load, fleetsim.config.engine_profile;"
         "print([m for m in ('numpy', 'scipy', 'numba', 'pandas', 'pyarrow') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.config.engine_profile import Profile
-from fleetsim.config.profile_files import load_profile, profile_from_mapping, profile_text, seal_of
+from fleetsim.config.engine_profile import Profile, load_profile, profile_from_mapping, profile_text, seal_of
 from fleetsim.errors import InputError
 
 PROFILE: dict[str, Any] = {

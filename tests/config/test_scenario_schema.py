@@ -164,7 +164,9 @@ def test_wrong_values_are_named_with_rule_and_remedy(path: str, value: object, r
     ],
 )  # fmt: skip
 def test_rules_that_join_fields(mapping: dict[str, Any], path: str) -> None:
-    assert list(problems(mapping)) == [path]
+    found = problems(mapping)
+    assert list(found) == [path]
+    assert found[path].value != found[path].rule  # what was given, and what is wrong with it
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 import fleetsim as fs
 from fleetsim.errors import InputError
-from fleetsim.forecast.backtest import trend_of
+from fleetsim.forecast.totals import trend_of
 from fleetsim.history.history import StepLog
 from tests.history.verl_log import VerlJob, console
 from tests.replay.test_shown import _printed

@@ -13,10 +13,9 @@ import fleetsim as fs
 from fleetsim.config import with_changes
 from fleetsim.errors import InputError
 from fleetsim.forecast.ask import Forecast, forecast, scene_of
-from fleetsim.forecast.course import course_of
 from fleetsim.forecast.facts import _resize_facts, _saves
 from fleetsim.forecast.resizing_plan import _cheapest_way, resize_plan
-from fleetsim.forecast.schedule import NOTHING, Schedule, schedule_of
+from fleetsim.forecast.schedule import NOTHING, Schedule, course_of, schedule_of
 from fleetsim.quantities import METRICS
 from fleetsim.sim.run import simulate
 from fleetsim.workload.lengths import mean_length

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 import fleetsim as fs
 from fleetsim.errors import InputError
-from fleetsim.forecast import rule_course
+from fleetsim.forecast import resizing_plan
 from fleetsim.forecast.ask import Forecast, forecast
-from fleetsim.forecast.resizing_plan import _cheapest_way
-from fleetsim.forecast.rule_course import FleetTotal, ScalingRule, longest_start, rule_of, walked
+from fleetsim.forecast.resizing_plan import FleetTotal, ScalingRule, _cheapest_way, longest_start, rule_of, walked
 from fleetsim.policies.scaling import Damping, Held, damped
 from fleetsim.sim.run import simulate
 
@@ -81,7 +80,7 @@ def test_evaluations_that_change_nothing_take_no_time(monkeypatch: pytest.Monkey
         asked.append(given)
         return damped(*given)
 
-    monkeypatch.setattr(rule_course, "damped", counted)
+    monkeypatch.setattr(resizing_plan, "damped", counted)
     step_s, score = _work([20.0, 1000.0, 500.0] * 100)
     rule = ScalingRule(Damping(3, 5, 0.0, 90.0), every_s=1.0, window_s=300.0)
     assert walked(rule, COUNTS, 0, step_s, score, USD_S, 30.0) == each_evaluation(rule, step_s, score, 0, 30.0)

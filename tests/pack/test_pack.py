@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import fleetsim as fs
 from fleetsim.errors import InputError, StuckError
-from fleetsim.pack.rotation import PoolPhase, PoolTurn, Timetable, rotate
+from fleetsim.pack.together import PoolPhase, PoolTurn, Timetable, rotate
 from fleetsim.records import replace
 from tests.once import once
 

@@ -14,7 +14,7 @@ import pytest
 
 from fleetsim.config.load import scenario_from_mapping, with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.job.caveats import backlog_line, backlog_of, backlog_warnings
+from fleetsim.job.grounds import backlog_line, backlog_of, backlog_warnings
 from fleetsim.job.job import job_from_flags
 from fleetsim.job.looks import looked
 from fleetsim.job.trials import Trial, Trials, with_instances

@@ -11,8 +11,7 @@ import pytest
 import fleetsim as fs
 from fleetsim.calibrate.facts import sheets_of
 from fleetsim.config import default_scenario, with_changes
-from fleetsim.config.engine_profile import Profile
-from fleetsim.config.profile_files import load_profile, profile_text, seal_of
+from fleetsim.config.engine_profile import Profile, load_profile, profile_text, seal_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
 from fleetsim.job.assumptions import assumptions_of

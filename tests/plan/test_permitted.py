@@ -20,9 +20,8 @@ from fleetsim.search.arrangements import Rules, split_in_turn
 from fleetsim.search.permissions import Allowed
 from fleetsim.sim.metrics import numbers_of
 from fleetsim.sim.run import simulate
-from fleetsim.split.facts import split_facts
+from fleetsim.split.facts import bought, split_facts
 from fleetsim.split.split import Advice, split
-from fleetsim.split.words import bought
 from tests.plan.fakes import metrics
 
 SMALL: dict[str, Any] = {"batch": 256, "len": 400, "max_len": 1500, "replications": 2}

@@ -10,12 +10,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fleetsim.compare.compare import headline_of
 from fleetsim.compare.facts import compare_document
 from fleetsim.compare.facts import document as told
 from fleetsim.compare.question import Compare, spans_of
 from fleetsim.compare.runs import compare_runs
 from fleetsim.compare.saved_result import is_result, result_of
-from fleetsim.compare.words import headline_of
 from fleetsim.config import scenario_from_mapping
 from fleetsim.errors import InputError
 from fleetsim.job.engine_source import engine_source

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetsim.search.runnable_counts import smallest
+from fleetsim.search.rate_matching import smallest
 
 
 @given(answer=st.integers(1, 5000), start=st.integers(1, 5000), stride=st.integers(1, 600), most=st.integers(1, 4000))

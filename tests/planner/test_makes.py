@@ -15,12 +15,10 @@ from fleetsim.plan.plan import worth_a_look
 from fleetsim.plan.space import Space, gpus_of, usd_per_h
 from fleetsim.search.arrangements import divided
 from fleetsim.search.explore import Search
-from fleetsim.search.found import age_of
-from fleetsim.search.front import Budget
+from fleetsim.search.front import Budget, age_of
 from fleetsim.search.makes import with_counts
-from fleetsim.search.permissions import allowed
+from fleetsim.search.permissions import allowed, ways_ahead
 from fleetsim.search.shares import Candidate, Engines, Share
-from fleetsim.search.staleness import ways_ahead
 from fleetsim.sim.threads import side_by_side
 
 RATES = {"engine.kind": "constant", "engine.instance_tok_s": 1000.0, "trainer.scaling.parallel_share": 0.9}

@@ -22,8 +22,7 @@ from fleetsim.plan.space import Space, usd_per_h
 from fleetsim.records import replace
 from fleetsim.search.arrangements import divided
 from fleetsim.search.explore import Search
-from fleetsim.search.found import Found, age_of
-from fleetsim.search.front import Budget, Front, front_of, thinned
+from fleetsim.search.front import Budget, Found, Front, age_of, front_of, thinned
 from fleetsim.search.permissions import allowed
 from fleetsim.search.shares import Share
 from fleetsim.sim.threads import side_by_side

@@ -9,8 +9,8 @@ import pytest
 
 from docs import make_laws
 from fleetsim.config import default_scenario, load_scenario, with_changes
-from fleetsim.config.admission import AdmissionConfig
 from fleetsim.config.data_files import presets
+from fleetsim.config.exchange import AdmissionConfig
 from fleetsim.config.law_numbers import budget_steps, law_of, sizes_of
 from fleetsim.config.scenario import Scenario, age_bound
 from fleetsim.job.words import binding_words

@@ -21,8 +21,8 @@ import pytest
 from fleetsim.alerts import rehearsal
 from fleetsim.alerts.alert_rule import Standing
 from fleetsim.alerts.faults import BY_FAULT
-from fleetsim.alerts.metric_names import MetricNames
 from fleetsim.alerts.rules import MISSING, Writing, rules_document
+from fleetsim.alerts.signals import MetricNames
 from fleetsim.alerts.thresholds import choose
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.config.scenario import Scenario

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from fleetsim.calibrate.engine_facts import facts_of
 from fleetsim.calibrate.raw import Raw, Segment, read_raw
 from fleetsim.calibrate.vllm.parent import NOT_STARTED, diagnose
-from fleetsim.config.engine_profile import Profile
-from fleetsim.config.profile_files import load_profile
+from fleetsim.config.engine_profile import Profile, load_profile
 from fleetsim.engine import EngineLimits, LinearStepTime, run_requests
 from tests.real_vllm.attempts import LIMIT, shown_bias
 from tests.real_vllm.conftest import ROOT

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
-from fleetsim.tell.characters import bar, sparkline
+from fleetsim.tell.document import bar, sparkline
 from fleetsim.tell.terminal import with_interval
 
 seconds = st.floats(0, 1e6)

@@ -41,7 +41,7 @@ from fleetsim.tell.charts.kinds import (
     stacked_bars,
     waterfall_chart,
 )
-from fleetsim.tell.markdown import svg
+from fleetsim.tell.page import svg
 from tests.report.test_profile_html import Page, marks_of, series_of
 
 LOOKS = {"busy": ("busy", look(0)), "idle": ("idle", Look("quiet", lanes=((0.4, 0.6),)))}

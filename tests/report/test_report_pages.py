@@ -19,8 +19,19 @@ from fleetsim.records import replace
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
 from fleetsim.simulate.facts import document as simulate_document
-from fleetsim.simulate.gantt import HELD, IDLE, KINDS, WORK, gantt_words, shown_of
-from fleetsim.simulate.pictures import lengths_chart, queue_chart, seconds_chart, staleness_chart, waste_chart
+from fleetsim.simulate.pictures import (
+    HELD,
+    IDLE,
+    KINDS,
+    WORK,
+    gantt_words,
+    lengths_chart,
+    queue_chart,
+    seconds_chart,
+    shown_of,
+    staleness_chart,
+    waste_chart,
+)
 from fleetsim.size.facts import Pictured
 from fleetsim.size.facts import document as size_document
 from fleetsim.size.headroom import Headroom

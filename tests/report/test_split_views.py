@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from fleetsim.config import with_changes
-from fleetsim.split import words as split_words
+from fleetsim.split import facts as split_facts
 from fleetsim.split.facts import document, split_document
 from fleetsim.split.split import Advice
 from fleetsim.tell.data import dumps
@@ -41,37 +41,37 @@ def rendered(result: Advice, width: int = 80, explain: bool = True) -> str:
 def in_words(result: Advice, said: str) -> bool:
     """Whether this stands beside the answer, with any range: times that no input moves have none of their own."""
     before, after = map(re.escape, said.split("{}"))
-    return re.fullmatch(rf"{before}[\d.]+ to [\d.]+ times{after}", split_words.beside(result)) is not None
+    return re.fullmatch(rf"{before}[\d.]+ to [\d.]+ times{after}", split_facts.beside(result)) is not None
 
 
 def test_a_split_that_wins() -> None:
     result = advised(WIN)
-    assert split_words.headline(result) == "Split 2 + 2: rollout + trainer GPUs."
+    assert split_facts.headline(result) == "Split 2 + 2: rollout + trainer GPUs."
     assert "2 instances (1,000 tok/s each)" in " ".join(rendered(result, explain=False).split())
     assert in_words(result, "20.3 % shorter (±0.7 of seeds; likely {}) than colocated async")
-    assert "Colocated sync trains on-policy; a step of it takes 14.0 s." in str(split_words.on_policy(result))
-    assert "Not significantly different from it (=): 3 + 1." in split_words.orders(result)
+    assert "Colocated sync trains on-policy; a step of it takes 14.0 s." in str(split_facts.on_policy(result))
+    assert "Not significantly different from it (=): 3 + 1." in split_facts.orders(result)
 
 
 def test_a_split_that_loses_says_do_not_split() -> None:
     result = advised(LOSE)
-    said = split_words.headline(result)
+    said = split_facts.headline(result)
     assert said.startswith("Do not split")
     assert "colocated async on all 4 GPUs, 4 instances" in said
     assert in_words(result, "the best split, 2 + 2: 19.9 % longer (±0.8 of seeds; likely {})")
 
 
 def test_a_draw_is_no_reason_to_split() -> None:
-    text = split_words.beside(advised(DRAW))
+    text = split_facts.beside(advised(DRAW))
     assert text.startswith("the best split, 2 + 2, is no better than by chance (")
     assert text.endswith("sharing is simpler")
-    assert split_words.headline(advised(DRAW)).startswith("Do not split")
+    assert split_facts.headline(advised(DRAW)).startswith("Do not split")
 
 
 def test_colocated_sync_needs_no_word_on_staleness() -> None:
     result = advised({name: (5.0 if name == "colocated sync" else 9.0,) for name in WIN})
     assert result.chosen.arrangement.kind == "colocated_sync"
-    assert split_words.on_policy(result) is None
+    assert split_facts.on_policy(result) is None
 
 
 def test_by_goodput_more_is_better() -> None:

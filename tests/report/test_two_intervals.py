@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 import fleetsim as fs
-from fleetsim.compare.compare import Comparison, MetricChange
+from fleetsim.compare.compare import Comparison, MetricChange, headline_of
 from fleetsim.compare.facts import compare_facts
-from fleetsim.compare.words import headline_of
 from fleetsim.estimates import Estimate
 from fleetsim.job.facts import run_facts
 from fleetsim.job.trials import trial_of

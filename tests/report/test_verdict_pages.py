@@ -23,7 +23,7 @@ from fleetsim.tell.page import document_page
 from fleetsim.validate.arms import Figures
 from fleetsim.validate.case import case_files, load_cases
 from fleetsim.validate.facts import document
-from fleetsim.validate.fit import Fitted
+from fleetsim.validate.run import Fitted
 from fleetsim.validate.verdict import CaseResult, judge
 from tests.report.test_profile_html import Page, asks, charts_in, marks_of, series_of
 

@@ -17,9 +17,8 @@ from fleetsim.alerts.dashboard import (
     missing_metrics,
     unknown_metrics,
 )
-from fleetsim.alerts.metric_names import MetricNames, checked
 from fleetsim.alerts.rules import Writing
-from fleetsim.alerts.signals import STANDING
+from fleetsim.alerts.signals import STANDING, MetricNames, checked
 from fleetsim.errors import InputError
 from fleetsim.history.selection import wrong
 from fleetsim.history.signals import SIGNALS

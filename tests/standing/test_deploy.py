@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 
 from fleetsim.alerts.ask import AlertsResult, DashboardResult
 from fleetsim.alerts.dashboard import dashboard
-from fleetsim.alerts.metric_names import MetricNames
 from fleetsim.alerts.rules import Writing, object_name
+from fleetsim.alerts.signals import MetricNames
 from fleetsim.cli.main import app
 from tests.standing.plans import chosen, promtool, written
 

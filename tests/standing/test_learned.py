@@ -14,10 +14,10 @@ import fleetsim as fs
 from fleetsim.alerts import rehearsal
 from fleetsim.alerts.alert_rule import Standing, Tracer, alarms
 from fleetsim.alerts.learned import Learned, learned_of, scraped_history
-from fleetsim.alerts.metric_names import MetricNames
 from fleetsim.alerts.planned_fleet import PlanFields, PlannedFleet
 from fleetsim.alerts.rehearsal import rehearse
 from fleetsim.alerts.rules import Writing, rules_document
+from fleetsim.alerts.signals import MetricNames
 from fleetsim.alerts.thresholds import choose
 from fleetsim.errors import InputError
 from fleetsim.history.files import read_file

@@ -11,9 +11,9 @@ import pytest
 from fleetsim.alerts import promtool_tests
 from fleetsim.alerts.alert_rule import Tracer, alarms
 from fleetsim.alerts.faults import BY_FAULT, Onset, cut, run_with_event, scraped_run
-from fleetsim.alerts.metric_names import MetricNames
 from fleetsim.alerts.rules import Writing, only, record_name, rules_document
 from fleetsim.alerts.signal_values import Scraped
+from fleetsim.alerts.signals import MetricNames
 from fleetsim.config.load import with_changes
 from fleetsim.sim.engines import engine_of
 from tests.standing.plans import chosen, counts_window_start, promtool, rehearsed, written

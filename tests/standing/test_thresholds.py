@@ -8,12 +8,11 @@ import pytest
 from fleetsim.alerts import promtool_tests, rehearsal
 from fleetsim.alerts.alert_rule import Tracer, alarms, duration, fires
 from fleetsim.alerts.faults import BY_FAULT, HEALTHY, scraped_run, steady_run
-from fleetsim.alerts.metric_names import MetricNames
 from fleetsim.alerts.planned_fleet import PlanFields
 from fleetsim.alerts.rehearsal import doubt_of, drawn, rehearse
 from fleetsim.alerts.rules import Writing, only, rules_document
 from fleetsim.alerts.signal_values import scraped_of
-from fleetsim.alerts.signals import STANDING
+from fleetsim.alerts.signals import STANDING, MetricNames
 from fleetsim.alerts.thresholds import choose, impossible, rounded
 from fleetsim.config.load import with_changes
 from fleetsim.records import replace

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from fleetsim.errors import InputError, Interrupted, OutsideError
 from fleetsim.quantities import METRICS
 from fleetsim.sweep import run
-from fleetsim.sweep.cell import Design, SweepRow, digest_of
-from fleetsim.sweep.journal import Journal, journal_path, open_journal
+from fleetsim.sweep.cell import Design, Journal, SweepRow, digest_of, journal_path, open_journal
 from fleetsim.sweep.run import sweep
 from tests.sweep.jobs import SMALL, job
 

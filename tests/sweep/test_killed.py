@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fleetsim.config.load import dump_scenario
-from fleetsim.sweep.journal import journal_path
+from fleetsim.sweep.cell import journal_path
 from fleetsim.sweep.run import sweep
 from fleetsim.sweep.table import write_table
 from tests.sweep.jobs import grid, job

@@ -24,9 +24,8 @@ from fleetsim.quantities import METRICS
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.sweep import run as sweep_run
-from fleetsim.sweep.cell import Design, design_of, digest_of, run_cell, sources_digest
+from fleetsim.sweep.cell import Design, Journal, design_of, digest_of, open_journal, run_cell, sources_digest
 from fleetsim.sweep.grid import MOST_CELLS, Axis, Grid, grid_of
-from fleetsim.sweep.journal import Journal, open_journal
 from fleetsim.sweep.run import sweep
 from fleetsim.sweep.table import columns_of, write_table
 from tests.sweep.jobs import JOB, SMALL, grid, job

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetsim.tell.markdown import same
+from fleetsim.tell.page import same
 from fleetsim.trainer.seconds import shipped_fit
 
 CALIBRATION = Path(__file__).resolve().parents[2] / "calibration"

@@ -26,11 +26,10 @@ from fleetsim.job.scalar import search
 from fleetsim.job.uncertainty import RERUN, step_off
 from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of
-from fleetsim.tell.markdown import same
+from fleetsim.tell.page import same
 from fleetsim.validate.arms import blind_scenario_of, factors_of, scenario_of
 from fleetsim.validate.ask import ValidateResult
 from fleetsim.validate.case import PublishedCase, load_cases, shipped
-from fleetsim.validate.fit import fit
 from fleetsim.validate.groups import (
     ABOVE,
     BELOW,
@@ -46,7 +45,7 @@ from fleetsim.validate.groups import (
     rows_of,
 )
 from fleetsim.validate.ledger import read_ledger
-from fleetsim.validate.run import RangedArm, ranged, ranged_arms, run_case
+from fleetsim.validate.run import RangedArm, fit, ranged, ranged_arms, run_case
 from fleetsim.validate.verdict import ABSOLUTE, CaseResult, gate_rows, summary
 from tests.once import once
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from fleetsim.config.workload import Empirical
 from fleetsim.errors import InputError, OutsideError
-from fleetsim.workload import mean_length, quantile_length, sample_lengths
 from fleetsim.workload.empirical import measured_values
+from fleetsim.workload.lengths import mean_length, quantile_length, sample_lengths
 
 VALUES = [5, 1, 9, 100, 7]
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from fleetsim.config import scenario_from_mapping
 from fleetsim.config.workload import WorkloadConfig
 from fleetsim.records import field_names
-from fleetsim.workload import Groups, GroupSource, seed_sequence, stream
-from fleetsim.workload.streams import substream
+from fleetsim.workload.groups import Groups, GroupSource
+from fleetsim.workload.streams import seed_sequence, stream, substream
 
 
 def workload(**changes: Any) -> WorkloadConfig:

@@ -24,8 +24,15 @@ from fleetsim.config.workload import (
     LengthSpec,
     Lognormal,
 )
-from fleetsim.workload import mean_length, normal, quantile_length, sample_latencies, sample_lengths
-from fleetsim.workload.lengths import limited_mean, values_at
+from fleetsim.workload import normal
+from fleetsim.workload.lengths import (
+    limited_mean,
+    mean_length,
+    quantile_length,
+    sample_latencies,
+    sample_lengths,
+    values_at,
+)
 from fleetsim.workload.normal import gamma_table
 
 N = 400_000

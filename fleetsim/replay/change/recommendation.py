@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from fleetsim.config.engine_profile import profile_text
 from fleetsim.config.load import with_changes
-from fleetsim.config.profile_files import profile_text
 from fleetsim.config.scenario import Scenario, most_steps
 from fleetsim.estimates import Estimate
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens

@@ -78,10 +78,10 @@ def _dates(low: float, high: float, most: int) -> list[tuple[float, str]]:
     return found
 
 
-def unit_axis(title: str, unit: units.Unit, values: Iterable[float], room: float = 0.06) -> ChartAxis:
+def unit_axis(title: str, unit: units.Unit, values: Iterable[float]) -> ChartAxis:
     """Of values that are drawn in their unit (shares in per cent), from 0, with some room above the highest."""
     before, after = {"money": ("$", ""), "share": ("", " %"), "seconds": ("", " s")}.get(unit, ("", ""))
-    return from_zero(title, values, room, before=before, after=after)
+    return from_zero(title, values, before=before, after=after)
 
 
 def from_zero(

@@ -45,9 +45,9 @@ def thinned(times: Floats, values: Floats, most: int = MOST_POINTS) -> tuple[Flo
     return times[index], values[index]
 
 
-def averaged(values: Floats, most: int = MOST_BARS) -> tuple[list[float], list[float], float]:
+def averaged(values: Floats) -> tuple[list[float], list[float], float]:
     """Places, means and width of so many bars at most, each of a run of equal length."""
-    n, each = len(values), -(-len(values) // most)
+    n, each = len(values), -(-len(values) // MOST_BARS)
     places = [i + (min(each, n - i) - 1) / 2 for i in range(0, n, each)]
     return places, [float(np.mean(values[i : i + each])) for i in range(0, n, each)], 0.82 * each
 
