@@ -36,6 +36,12 @@ actor: {path: Qwen/Qwen3-8B, backend: "fsdp:d2"}
 rollout: {backend: "sglang:d2"}
 train_dataset: {batch_size: 8}
 """
+RLINF = """\
+rollout: {model: {model_path: Qwen/Qwen2.5-7B}, tensor_parallel_size: 2}
+cluster: {component_placement: {"actor,rollout": all}}
+data: {rollout_batch_size: 64}
+actor: {training_backend: megatron, offload_optimizer: true, optim: {optimizer_cpu_offload: true}}
+"""
 NEMO = """\
 policy: {{model_name: Qwen/Qwen2.5-7B, {}}}
 grpo: {{num_prompts_per_step: 8, num_generations_per_prompt: 4, {}}}
@@ -216,6 +222,9 @@ def megatron(section: str, more: str = "") -> str:
         ("slime", SLIME + "--optimizer-cpu-offload", "c.sh", {"trainer.recipe.offload": "adam"}),
         ("skyrl", SKYRL + "generator.inference_engine.engine_init_kwargs.quantization=fp8", "c.sh",
          {"engine.dtype": "fp8"}),
+        ("skyrl", SKYRL + "trainer.placement.colocate_all=false generator.inference_engine.weight_sync_backend=delta",
+         "c.sh", {"sync.transport": "sparse_delta"}),
+        ("rlinf", RLINF, "c.yaml", {"trainer.recipe.offload": "adam"}),
         ("roll", ROLL.format("grpo", "reference", "0,8") + "num_return_sequences_in_group: 4\n"
          "is_num_return_sequences_expand: false\n", "c.yaml", {"fleet.in_flight_unit": "groups"}),
     ],
@@ -229,6 +238,13 @@ def test_a_gpu_that_stands_in_for_an_npu_is_told() -> None:
     notes = [n.why for n in read("verl", VERL + "trainer.device=npu", "c.sh").not_modelled]
     assert any("stands in" in why for why in notes)
     assert not any("stands in" in n.why for n in read("verl", VERL + "trainer.device=cuda", "c.sh").not_modelled)
+
+
+def test_a_flag_that_is_turned_off_by_its_no_is_off() -> None:
+    """HfArgumentParser has `--no_flag` for each flag that is on by default."""
+    text = "python open_instruct/grpo_fast.py --model_name_or_path Qwen/Qwen3-8B --num_learners_per_node 2 "
+    assert read("open-instruct", text, "c.sh").scenario.trainer.recipe.reference is True
+    assert read("open-instruct", f"{text} --no_load_ref_policy", "c.sh").scenario.trainer.recipe.reference is False
 
 
 def test_dapo_drops_groups_in_skyrl() -> None:
