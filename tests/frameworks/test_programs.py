@@ -10,6 +10,7 @@ from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import Imported, scenario_from
 from fleetsim.frameworks.source import parsed_source, read_source
 from fleetsim.job.in_frameworks import patched
+from fleetsim.trainer.estimate import token_seconds
 
 NEMO = """\
 if not args.config:
@@ -104,10 +105,16 @@ run: |
 """
 
 
-@pytest.mark.parametrize("accelerators", ["H100:4", "{H100: 4}"])
-def test_a_task_of_skypilot_runs_on_what_it_asks_for(accelerators: str) -> None:
-    job = scenario_from("verl", parsed_source(SKY.format(accelerators), "c.yaml"), "c.yaml").scenario
-    assert (job.trainer.gpus, job.trainer.batch_samples) == (2 * 4, 64)
+@pytest.mark.parametrize(
+    ("accelerators", "gpu"),
+    # A100 is the smaller one there; a GPU that nobody knows is not taken.
+    [("L40S:4", "L40S"), ("{H100: 4}", "H100"), ("A100:4", "A100-40GB"), ("V100:4", "H100-SXM")],
+)
+def test_a_task_of_skypilot_runs_on_what_it_asks_for(accelerators: str, gpu: str) -> None:
+    read = parsed_source(SKY.format(accelerators), "c.yaml")
+    job = scenario_from("verl", read, "c.yaml", (), token_seconds).scenario
+    assert (job.trainer.gpus, job.trainer.batch_samples, job.engine.gpu) == (2 * 4, 64, gpu)
+    assert ("engine.gpu" in job.assumed) == (gpu == "H100-SXM")
 
 
 def test_a_task_of_skypilot_is_not_changed_in_place(tmp_path: Path) -> None:
