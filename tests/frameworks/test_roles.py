@@ -224,6 +224,8 @@ def megatron(section: str, more: str = "") -> str:
          {"engine.dtype": "fp8"}),
         ("skyrl", SKYRL + "trainer.placement.colocate_all=false generator.inference_engine.weight_sync_backend=delta",
          "c.sh", {"sync.transport": "sparse_delta"}),
+        ("skyrl", SKYRL + "trainer.placement.colocate_all=false generator.inference_engine.external_server_urls="
+         "\"['http://a:1','http://b:1']\"", "c.sh", {"fleet.instances": 2}),
         ("rlinf", RLINF, "c.yaml", {"trainer.recipe.offload": "adam"}),
         ("roll", ROLL.format("grpo", "reference", "0,8") + "num_return_sequences_in_group: 4\n"
          "is_num_return_sequences_expand: false\n", "c.yaml", {"fleet.in_flight_unit": "groups"}),
@@ -245,6 +247,20 @@ def test_a_flag_that_is_turned_off_by_its_no_is_off() -> None:
     text = "python open_instruct/grpo_fast.py --model_name_or_path Qwen/Qwen3-8B --num_learners_per_node 2 "
     assert read("open-instruct", text, "c.sh").scenario.trainer.recipe.reference is True
     assert read("open-instruct", f"{text} --no_load_ref_policy", "c.sh").scenario.trainer.recipe.reference is False
+
+
+def test_a_teacher_beside_a_reference_is_named() -> None:
+    """examples/on_policy_distillation/run-qwen3-8B-opd-megatron.sh has both: one pass is timed."""
+    result = read("slime", SLIME + "--use-kl-loss --use-opd --opd-teacher-load /root/Qwen3-32B", "c.sh")
+    assert "Qwen3-32B" in next(a.why for a in result.assumed if a.path == REFERENCE)
+    assert any(n.setting == "use_opd" for n in result.not_modelled)
+
+
+def test_a_reference_on_the_rollouts_gpus_has_none_of_its_own() -> None:
+    shared, apart = (read("roll", ROLL.format("grpo", "reference", gpus), "c.yaml") for gpus in ("0,12", "0,16"))
+    assert "no pool" not in shared.scenario.description
+    assert REFERENCE in shared.scenario.assumed
+    assert "4 more GPUs" in apart.scenario.description
 
 
 def test_dapo_drops_groups_in_skyrl() -> None:
