@@ -123,3 +123,12 @@ def test_a_task_of_skypilot_is_not_changed_in_place(tmp_path: Path) -> None:
     job = scenario_from("verl", read_source(str(path)), path.name, ["workload.group_size=4"]).scenario
     with pytest.raises(InputError, match="cannot be changed alone"):
         patched("verl", job, str(path))
+
+
+@pytest.mark.parametrize("way", ['if [ "$MODE" = big ]; then\nN=9\nfi', 'case "$MODE" in big) N=9 ;; esac'])
+def test_what_a_script_lets_be_nothing_is_no_word_that_it_asks_for(way: str) -> None:
+    """examples/grpo_trainer/run_qwen3_8b_fsdp.sh of verl; a name that it does not give a default is not decided."""
+    run = "python3 -m verl.trainer.main_ppo data.train_batch_size=$N"
+    known, open_ = (parsed_source(f"{first}N=4\n{way}\n{run}", "c.sh") for first in ("MODE=${MODE:-}\n", ""))
+    assert known.found["data.train_batch_size"].value == 4
+    assert "data.train_batch_size" not in open_.found
