@@ -124,6 +124,8 @@ def _sources(draft: Draft, group: Read[int]) -> list[Any]:
         if key.endswith(".judges") and isinstance(value, list):
             models = [str(judge["model"]) for judge in value if isinstance(judge, dict) and "model" in judge]
             roles.judged(draft, f"judges of a source of {found[0].key if found else ''}: {', '.join(models)}")
+        elif key.endswith(".algo.teacher.name"):
+            roles.judged(draft, f"algo.teacher of a source: {value}, on a server of its own")
     for source in sources[:20]:
         if isinstance(source, dict) and source.get("group_size", group.value) != group.value:
             draft.note("group_size of a source", f"all groups have {group.value} samples here")

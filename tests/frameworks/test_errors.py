@@ -302,6 +302,11 @@ SERVED = "trainer.policy.model.path=Qwen/Qwen3-8B generator.inference_engine.num
         ("verl", "python3 -m verl.trainer.main_eval data.path=f.parquet", "an evaluation"),
         ("skyrl", f"python -m skyrl.train.entrypoints.serve {SERVED}", "no trainer to plan for"),
         ("skyrl", f"python -m skyrl.train.entrypoints.main_generate {SERVED}", "no trainer to plan for"),
+        # examples/train_integrations/harbor/run_harbor_gen.sh, rlvr_megatron/run_rlvr_rollout_pipeline.sh
+        ("skyrl", f"python -m x.main_harbor_generate {SERVED} trainer.policy_mini_batch_size=8", "no trainer to plan"),
+        ("roll", "python start_rlvr_rollout_pipeline.py actor_train.a=1 actor_infer.a=1", "a rollout pipeline"),
+        ("open-instruct", "python open_instruct/reward_modeling.py --model_name_or_path m --max_prompt_token_length 9",
+         "a reward model's training"),
         # all of open-instruct's settings have defaults
         ("open-instruct", "python -m eval.mmlu.run_eval --ntrain 0 --model_name_or_path 7B", "does not start it"),
         ("openrlhf", "docker run --runtime=nvidia -it --rm --shm-size=10g image bash", "does not start it"),

@@ -236,6 +236,12 @@ def test_what_is_read(framework: str, text: str, name: str, expected: dict[str, 
     assert {path: field_at(scenario, path) for path in expected} == expected
 
 
+def test_a_teacher_of_one_source_is_named() -> None:
+    """configs/debug/algo/mixed_grpo_opd.toml"""
+    source = '[[orchestrator.train.source]]\nname = "a"\nalgo = {type = "opd", teacher = {name = "q/t"}}\n'
+    assert "q/t" in next(a.why for a in read("prime-rl", PRIME + source, "c.toml").assumed if a.path == REWARD)
+
+
 def test_a_gpu_that_stands_in_for_an_npu_is_told() -> None:
     notes = [n.why for n in read("verl", VERL + "trainer.device=npu", "c.sh").not_modelled]
     assert any("stands in" in why for why in notes)
