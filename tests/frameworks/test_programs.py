@@ -92,6 +92,11 @@ def test_a_workflow_of_rllms_is_an_agent() -> None:
     assert "workload.turns.count" in scenario_from("verl", parsed_source(text, "c.sh"), "c.sh").scenario.assumed
 
 
+def test_a_script_of_the_users_own_is_read_for_what_its_words_say() -> None:
+    text = "accelerate launch --num_processes 4 train_grpo.py --model_name_or_path Qwen/Qwen3-8B --output_dir o"
+    assert scenario_from("trl", parsed_source(text, "c.sh"), "c.sh").scenario.trainer.gpus == 4
+
+
 SKY = """\
 resources: {{accelerators: {}}}
 num_nodes: 2
