@@ -17,7 +17,8 @@ from fleetsim.frameworks.sides import adapter
 from fleetsim.frameworks.tables import put_rows
 
 _DIMENSION = re.compile(r"([dptcem])(\d{1,4})")
-_ATTENTION = re.compile(r"\(attn:([^|()]*)\|ffn:[^|()]*\)")  # layers of a mixture split on their own
+# Layers of a mixture split on their own: of theirs, what the experts have stays.
+_ATTENTION = re.compile(r"\(attn:([^|()]*)\|ffn:[^|()e]*(e\d{1,4})?[^|()]*\)")
 _PART = re.compile(r"(?:(\w+)(?:\[\w+\])?[:.])?((?:[dptcem]\d{1,4})+)")
 
 _NO_BOUND = 1e6  # versions
@@ -216,7 +217,7 @@ def _sizes(draft: Draft, read: Read[str] | None) -> tuple[str, dict[str, int]]:
     sizes: dict[str, int] = dict.fromkeys("dptce", 1)
     if read is None:
         return "", sizes
-    match = _PART.fullmatch(_ATTENTION.sub(r"\1", read.value.strip()))
+    match = _PART.fullmatch(_ATTENTION.sub(r"\1\2", read.value.strip()))
     if match is None:
         rule = "must read backend:d<data>p<pipeline>t<tensor>c<context>, one part per role"
         draft.refuse(read.key, one_line(read.value), rule, "for example sglang:d4t1")

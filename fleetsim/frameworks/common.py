@@ -124,13 +124,21 @@ def hardware_and_times(
     old, reference: whether log-probs of the policy, and of a reference model, are computed; with_*: the settings that
     make it so or not. taught: a teacher passes as a reference does. called: the policy's own pass.
     """
-    draft.assume("engine.gpu", DEFAULT_GPU, "the configuration does not name the GPU")
-    gpu = draft.given.get("engine.gpu", DEFAULT_GPU)
     name = draft.given.get("engine.model", draft.values.get("engine.model"))
     gpus = draft.given.get("trainer.gpus", draft.values.get("trainer.gpus"))
     measured = "--set trainer.fixed_s=SECONDS --set trainer.per_token_s=0 --set trainer.phases=[], from your own logs"
-    known = isinstance(name, str) and isinstance(gpu, str) and isinstance(gpus, int)
-    found = speed(name, gpu, gpus) if speed is not None and known else None
+
+    def estimated(gpu: Any) -> tuple[float, float] | None:
+        known = isinstance(name, str) and isinstance(gpu, str) and isinstance(gpus, int)
+        return speed(name, gpu, gpus) if speed is not None and known else None
+
+    named = draft.maybe_text("launcher.accelerators")  # of SkyPilot, whose GPU may be none that is known
+    if named is not None and (estimated(named.value) or speed is None):
+        draft.take("engine.gpu", named)
+    else:
+        draft.assume("engine.gpu", DEFAULT_GPU, "the configuration does not name the GPU")
+    gpu = draft.given.get("engine.gpu", draft.values.get("engine.gpu"))
+    found = estimated(gpu)
     made_by = {"framework": draft.framework, "old_log_probs": old, "reference": reference or taught}
     if found is None:
         why = "seconds of compute per optimizer step: no model shape to estimate from"

@@ -97,8 +97,10 @@ def scenario_from(
     draft.leave_out(known.left_out)
     settings.see(*known.seen)
     problems = [*draft.problems, *problems]
-    if problems:
-        missing = any(p.rule.startswith("is missing") for p in draft.problems)
+    # Some have a default for everything; a program that is named after its algorithm may hold the settings itself.
+    foreign = unlike(settings, framework) if settings.programs and not settings.runs("grpo") else None
+    if problems or foreign is not None:
+        missing = not problems or any(p.rule.startswith("is missing") for p in draft.problems)
         another = (other_job(settings) or unlike(settings, framework) or hidden(settings)) if missing else None
         once = {(problem.path, problem.rule): problem for problem in reversed(problems)}
         raise InputError([*reversed(once.values())] if another is None else [another])

@@ -22,7 +22,7 @@ from fleetsim.frameworks.settings import RunSettings
 _MOST = 1_000_000_000
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1", "enable", "enabled"}), frozenset({"false", "no", "off", "0"})
 # Values with which a setting asks for nothing, or for what every scenario has.
-SWITCHED_OFF: tuple[object, ...] = (False, 0, -1, 1, "none", "None", "false", "False", "auto", [])
+SWITCHED_OFF: tuple[object, ...] = (False, 0, -1, 1, "none", "None", "no", "false", "False", "auto", [])
 # Equal to no value: always written.
 NEVER: Any = object()
 _ONE_WORD = "must be one word"
@@ -124,8 +124,10 @@ class Draft(Struct):
         return self._found(keys, lambda value: _number(value, most), f"must be a number from 0 to {most:g}")
 
     def flag(self, *keys: str, default: bool) -> Read[bool]:
-        """True or False, in any of the spellings of YAML and command lines."""
-        return self._found(keys, _flag, "must be true or false") or Read(keys[0], default, False)
+        """True or False, in any of the spellings of YAML and command lines; `--no-flag` is false."""
+        found = self._found(keys, _flag, "must be true or false")
+        off = self.settings.get(*map(_negation, keys)) if found is None and default else None
+        return found or Read(keys[0], default and off is None, off is not None)
 
     def text(self, *keys: str, default: str) -> Read[str]:
         """A word or path."""
@@ -288,6 +290,11 @@ class Draft(Struct):
                 whole.key, whole.value, f"{what} must be whole: {by} does not divide it", "change one of the two"
             )
         return max(1, whole.value // by.value)
+
+
+def _negation(key: str) -> str:
+    section, dot, name = key.rpartition(".")
+    return f"{section}{dot}no_{name}"
 
 
 def _whole(value: object, least: int) -> int | None:

@@ -124,6 +124,8 @@ def _sources(draft: Draft, group: Read[int]) -> list[Any]:
         if key.endswith(".judges") and isinstance(value, list):
             models = [str(judge["model"]) for judge in value if isinstance(judge, dict) and "model" in judge]
             roles.judged(draft, f"judges of a source of {found[0].key if found else ''}: {', '.join(models)}")
+        elif key.endswith(".algo.teacher.name"):
+            roles.judged(draft, f"algo.teacher of a source: {value}, on a server of its own")
     for source in sources[:20]:
         if isinstance(source, dict) and source.get("group_size", group.value) != group.value:
             draft.note("group_size of a source", f"all groups have {group.value} samples here")
@@ -133,18 +135,17 @@ def _sources(draft: Draft, group: Read[int]) -> list[Any]:
 def _gpus(draft: Draft) -> int:
     tp = draft.take("engine.tp", draft.count("inference.vllm.tensor_parallel_size", "inference.parallel.tp", default=1))
     kind = draft.choice("deployment.type", default="single_node", known=("single_node", "multi_node"))
+    apart = draft.text("inference.deployment.type", default="").value == "disaggregated"
     if kind.value == "multi_node":
         per_node = draft.count("deployment.gpus_per_node", default=8)
         nodes = draft.needed_count("deployment.num_train_nodes", remedy="-- --deployment.num_train_nodes 1")
-        sides = [draft.maybe_count(f"inference.deployment.{s}_nodes_per_replica") for s in ("prefill", "decode")]
-        both = [read for read in sides if read is not None]
-        infer_nodes = draft.maybe_count("deployment.num_infer_nodes")
-        if infer_nodes is None and both:
-            infer_nodes = Read(" + ".join(read.key for read in both), sum(read.value for read in both), True)
-        remedy = "-- --deployment.num_infer_nodes 1"
-        infer_nodes = infer_nodes or draft.needed_count("deployment.num_infer_nodes", remedy=remedy)
+        infer_nodes = draft.count("deployment.num_infer_nodes", "inference.deployment.num_nodes", default=1)
+        decode = draft.count("inference.deployment.decode_nodes_per_replica", default=1)
+        if apart:
+            infer_nodes = _nodes_of_sides(draft, decode)
         replicas = draft.count("deployment.num_infer_replicas", default=1)
         trainer, rollout = times(nodes, per_node), times(infer_nodes, replicas, per_node)
+        together = times(decode if apart else infer_nodes, per_node)
     else:
         trainer = _listed(draft, "trainer_gpu_ids") or draft.count("deployment.num_train_gpus", default=1)
         rollout = _listed(draft, "inference_gpu_ids") or draft.count("deployment.num_infer_gpus", default=1)
@@ -152,16 +153,18 @@ def _gpus(draft: Draft) -> int:
         if trainer.value + rollout.value > node.value:
             rule = f"with {trainer} is more than a node's {node.value} GPUs"
             draft.refuse(rollout.key, rollout.value, rule, "deployment.type = multi_node, with nodes for each")
+        together = rollout
     draft.put("trainer.gpus", trainer.value, trainer)
     instances = draft.parted("fleet.instances", rollout, tp)
     dp = draft.count("inference.vllm.data_parallel_size", "inference.parallel.dp", default=1)
     if dp.value > instances:
         draft.refuse(dp.key, dp.value, f"needs more than {rollout} with {tp}", "use fewer data-parallel ranks")
-    experts = draft.flag("inference.vllm.enable_expert_parallel", default=False)
-    ranks = "inference.vllm.data_parallel_size"
-    shared = lambda want: {ranks: want, experts.key: True}  # noqa: E731 a table of two
-    share, why = experts.value and instances % dp.value == 0, "ranks that share the experts, each an instance"
-    draft.where(share, "engine.dp", dp.value, dp, experts, now=1, why=why, back=shared, unless=1)
+    # configs/rl.py, auto_setup_deployment: ranks take all GPUs of a replica, whatever their number is said to be
+    experts, ranks = draft.flag("inference.vllm.enable_expert_parallel", default=apart), dp.key
+    sharing = max(1, together.value // tp.value)
+    shared = lambda want: {experts.key: True, ranks: want} if want > 1 else {experts.key: False}  # noqa: E731 a table
+    share, why = experts.value and instances % sharing == 0, "ranks that share the experts, each an instance"
+    draft.where(share, "engine.dp", sharing, together, tp, experts, now=1, why=why, back=shared, unless=1)
     if kind.value == "single_node":
         draft.could("fleet.instances", instances, lambda want: {ranks: instances})  # the servers of one node
     put_rows(draft, "engine")
@@ -175,6 +178,15 @@ def _gpus(draft: Draft) -> int:
     draft.where_said("engine.kv_offloading_gib", gib, back=back)
     vllm_drafts(draft, "inference.vllm.speculative_config.", "inference.vllm.speculative_config")
     return instances
+
+
+def _nodes_of_sides(draft: Draft, decode: Read[int]) -> Read[int]:
+    """Nodes of a replica whose engines compute prompts or decode (configs/inference.py)."""
+    section = "inference.deployment"
+    prefill = draft.count(f"{section}.prefill_nodes_per_replica", default=1)
+    sides = [times(draft.count(f"{section}.num_{side}_replicas", default=1), each)
+             for side, each in (("prefill", prefill), ("decode", decode))]  # fmt: skip
+    return Read(" + ".join(side.key for side in sides), sum(side.value for side in sides), True)
 
 
 def _listed(draft: Draft, key: str) -> Read[int] | None:

@@ -22,8 +22,9 @@ _RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?(?::[\d-]+)?")
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from RLinf's keys."""
     kind = draft.text("runner.task_type", default="reasoning")
-    if "reasoning" not in kind.value and "coding" not in kind.value:
-        other = "no text is generated: an embodied policy is not modelled"
+    text = "reasoning" in kind.value or "coding" in kind.value
+    if not text or draft.flag("eval", default="eval" in kind.value).value:  # agents' programs take `eval` as well
+        other = "an evaluation: no training" if text else "no text is generated: an embodied policy is not modelled"
         rule = "fine-tuning: no rollout to plan" if kind.value == "sft" else other
         draft.refuse(kind.key, kind.value, rule, "give a configuration of task_type reasoning")
         return
@@ -146,6 +147,9 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     put_rows(draft, "trainer")
     megatron = draft.values.get("trainer.recipe.backend") == "megatron"
     put_rows(draft, "megatron" if megatron else "fsdp", "actor.model.")
+    if megatron:
+        host = draft.flag("actor.optim.optimizer_cpu_offload", default=False).value
+        put_rows(draft, "optimizer on the host" if host else "offload")
     critic = draft.flag("critic.use_critic_model", default=False)
     roles.critic(draft, critic, critic.value, lambda want: {critic.key: True} if want else {})
     if draft.flag("reward.use_reward_model", default=False).value:

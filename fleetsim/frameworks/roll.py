@@ -129,9 +129,9 @@ def _roles(draft: Draft, reference: bool) -> None:
     made = estimator.value == "gae" and settings.has("critic")
     roles.critic(draft, estimator, made, one_of({True: on, False: {estimator.key: "grpo"}}), own)
     lora = draft.maybe_text("actor_train.model_args.lora_target")
-    apart = len(_listed(draft, "reference") - _listed(draft, "actor_train"))
-    if reference and apart and lora is None:  # of adapters, the actor without them is the reference
-        roles.passed(draft, "reference.device_mapping", apart)
+    places = _listed(draft, "reference")
+    if reference and places - _listed(draft, "actor_train") and lora is None:  # else the actor itself is the reference
+        roles.passed(draft, "reference.device_mapping", len(places - held))
     for section in ("teacher", "rewards", "reward", "reward_model"):
         for key in settings.below(section):
             found = settings.get(key)

@@ -217,7 +217,7 @@ class Branching(WordReader):
 
     def _run_case_statement(self, node: Node) -> bool | None:
         self.presumed = False
-        value = "".join(self.text(child) for child in node.children_by_field_name("value"))
+        value = "".join(self.text(child) for child in node.children_by_field_name("value")).replace(UNSET * 2, "")
         items = [child for child in node.named_children if child.type == "case_item"]
         bodies: list[Run] = [partial(self._case_items, items[i:]) for i in range(len(items))]
         may: list[Run] = []

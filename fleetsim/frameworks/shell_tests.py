@@ -109,7 +109,8 @@ def _compared(shell: WordReader, left: str, sign: str, right: str, pattern: str 
             return False if pattern is None and is_known(left + right) else None
         return compared and (pattern is not None or bool(left.strip() and right.strip()))  # `[` calls nothing an error
     if sign in ("=", "==", "!="):
-        left, right = (side.replace(UNSET, "") or side for side in (left, right))
+        # `NAME=${NAME:-}` asks for it: it is nothing.
+        left, right = ("" if side == UNSET * 2 else side.replace(UNSET, "") or side for side in (left, right))
         if not (left and right) and set(pattern or "").isdisjoint("*?["):
             same = negated(shell.decided(left + right))
         elif pattern is not None:

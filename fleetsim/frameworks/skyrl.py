@@ -68,7 +68,7 @@ def _lengths(draft: Draft) -> None:
     prompt = draft.count("trainer.max_prompt_length", default=512)
     settings, kind = draft.settings, draft.text("environment.env_class", default="").value
     own = draft.maybe_count("harbor_trial_config.agent.kwargs.max_turns")
-    loops = settings.has("harbor_trial_config", "generator.task", "generator.use_conversation_multi_turn")
+    loops = settings.has("harbor_trial_config", "generator.task")
     several = loops or "multi_turn" in kind or settings.runs("harbor", "mini_swe", "openenv", "verifiers", "multi_turn")
     turns = own or draft.maybe_count("generator.max_turns")
     if several and own is None and (turns is None or turns.value == 1):
@@ -137,6 +137,9 @@ def _gpus(draft: Draft, together: Read[bool]) -> None:
 
     draft.put("trainer.gpus", gpus.value, gpus, back=with_reference)
     engines = draft.count(f"{ENGINE}.num_engines", default=1)
+    servers = draft.settings.get(f"{ENGINE}.external_server_urls")  # started by others, an engine each
+    if servers is not None and isinstance(servers[1], list) and servers[1]:
+        engines = Read(f"servers in {servers[0].key}", len(servers[1]), True)
     tp, pp, dp = put_rows(draft, "ranks", f"{ENGINE}.").values()
     apart = draft.flag(f"{ENGINE}.enable_pd", default=False)
     asked = draft.count(f"{ENGINE}.num_prefill", default=1) if apart.value else None

@@ -53,11 +53,14 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     on = one_of({True: {"dynamic_sampling_filter_path": _FILTER}})
     common.filtering(draft, Read("--dynamic-sampling-filter-path", sampling is not None, True, on))
     loss = draft.flag("use_kl_loss", default=False)
-    reference = loss.value or draft.number("kl_coef", default=0.0).value > 0 or _taught(draft)
+    reference, taught = loss.value or draft.number("kl_coef", default=0.0).value > 0, _taught(draft)
+    if reference and taught:
+        draft.note("use_opd", "the passes of a reference and of a teacher: one of them is timed, --set trainer.phases")
     # slime/utils/arguments.py and ray/placement_group.py: a critic of the actor's GPUs, in turn with it
     estimator = draft.text("advantage_estimator", default="grpo")
     old, with_old = _own_pass(draft, estimator.value)
-    common.hardware_and_times(draft, speed, old, reference, with_old=with_old, with_reference=loss.written)
+    passes = {"with_old": with_old, "with_reference": loss.written, "taught": taught}
+    common.hardware_and_times(draft, speed, old, reference, **passes)
     put_rows(draft, "trainer", "")
     roles.critic(draft, estimator, estimator.value == "ppo", switched(estimator.key, "ppo", "grpo"))
     put_rows(draft, "offload")

@@ -114,7 +114,12 @@ def _of_tree(tree: Any, name: str, folder: Path | None, depth: int) -> RunSettin
             [Problem(name, str(tree)[:80], "must be a mapping of keys", "give the framework's configuration file")]
         )
     if isinstance(tree.get("run"), str) and "resources" in tree:
-        return _of_script(_sky_script(tree), name, folder, depth)
+        resources = tree["resources"] if isinstance(tree["resources"], Mapping) else {}
+        gpu, count = _accelerators(resources.get("accelerators"))
+        settings = _of_script(_sky_script(tree, count), name, folder, depth)
+        if gpu:
+            settings.add("launcher.accelerators", gpu, name)
+        return settings
     base = RunSettings()
     parents: list[str] = []
     for parent, package in _parents(tree.get("defaults")):
@@ -131,14 +136,18 @@ def _of_tree(tree: Any, name: str, folder: Path | None, depth: int) -> RunSettin
     return settings.over(base)
 
 
-def _sky_script(task: Mapping[str, Any]) -> str:
+def _accelerators(wanted: Any) -> tuple[str, Any]:
+    """The GPUs of a node that a task of SkyPilot asks for, and how many: `A100:8`, or a mapping of that."""
+    pairs = wanted if isinstance(wanted, Mapping) else dict([f"{wanted or ''}:1".split(":")[:2]])
+    gpu, count = next(iter(pairs.items()), ("", 1))
+    return {"A100": "A100-40GB"}.get(str(gpu), str(gpu)), count  # the one of 80 GB has a name of its own there
+
+
+def _sky_script(task: Mapping[str, Any], gpus: Any) -> str:
     """What a task of SkyPilot runs, on its first node, with the variables that SkyPilot gives it (its page on
-    environment variables)."""
-    resources = task["resources"] if isinstance(task["resources"], Mapping) else {}
-    wanted = resources.get("accelerators")
-    count = next(iter(wanted.values()), 1) if isinstance(wanted, Mapping) else str(wanted).partition(":")[2] or 1
+    environment variables). gpus: of a node."""
     given: dict[str, Any] = {"SKYPILOT_NUM_NODES": task.get("num_nodes", 1), "SKYPILOT_NODE_RANK": 0}
-    given |= {"SKYPILOT_NUM_GPUS_PER_NODE": count} if wanted else {}
+    given |= {"SKYPILOT_NUM_GPUS_PER_NODE": gpus} if gpus else {}
     given |= task["envs"] if isinstance(task.get("envs"), Mapping) else {}
     said = (f"{key}={shlex.quote(str(value))}" for key, value in given.items() if isinstance(value, (str, int, float)))
     return "\n".join((*said, task["run"]))

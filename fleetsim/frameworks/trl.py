@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fleetsim.frameworks import common, roles
-from fleetsim.frameworks.draft import Draft
+from fleetsim.frameworks.draft import NEVER, Draft
 from fleetsim.frameworks.reading import Read, one_of, switched, times, writes
 from fleetsim.frameworks.sides import vllm_drafts
 from fleetsim.frameworks.tables import put_rows
@@ -188,11 +188,7 @@ def _server(draft: Draft) -> None:
     known = share.given or (draft.settings.has("vllm_serve") and not draft.settings.runs("vllm serve"))
     draft.where(known, "engine.gpu_memory_utilization", share.value, share, back=share.written)
     prefix = draft.flag("vllm_serve.enable_prefix_caching", default=True)
-    off = draft.flag("vllm_serve.no_enable_prefix_caching", default=False)
-    if prefix.given or off.given:
-        draft.put("engine.prefix_caching", prefix.value and not off.value, off if off.given else prefix)
-    else:
-        draft.could("engine.prefix_caching", True, prefix.written, True)
+    draft.where_said("engine.prefix_caching", prefix, now=True, unless=NEVER if prefix.given else True)
     put_rows(draft, "serve")
     vllm_drafts(draft, "vllm_serve.speculative_config.", "vllm_serve.speculative_config")
 

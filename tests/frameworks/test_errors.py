@@ -248,6 +248,10 @@ def test_no_values_raise_anything_but_input_errors(framework: str, data: st.Data
         ("slime", "python3 train.py --hf-checkpoint m --rollout-batch-size 8 --rollout-function-path a.sft_rollout.f",
          "c.sh", "no rollout to plan: fine-tuning"),
         ("prime-rl", '[deployment]\ntype = "disaggregated"\n[vllm]\nmodel = "m"\n', "c.toml", "an inference server"),
+        # configs/debug/fake/rl.toml, and k8s/prime-rl/examples/reverse-text/train.toml
+        ("prime-rl", "[data.fake]\nbatch_size = 2\n[model]\nseq_len = 1024\n", "c.toml", "a trainer alone"),
+        ("prime-rl", '[model]\nname = "m"\n[optim]\nlr = 3e-6\n', "c.toml", "a trainer alone"),
+        ("rlinf", "runner: {task_type: reasoning_eval}\ndata: {rollout_batch_size: 16}\n", "c.yaml", "an evaluation"),
         ("roll", "actor_infer:\n  device_mapping: list(range(0,8))\nrollout_batch_size: 8\n", "c.yaml",
          "a rollout without training"),
         ("verl", "engine:\n  strategy: fsdp\noptim: {lr: 1}\ntrainer: {nnodes: 1}\n", "c.yaml", "supervised"),
@@ -298,6 +302,13 @@ SERVED = "trainer.policy.model.path=Qwen/Qwen3-8B generator.inference_engine.num
         ("verl", "python3 -m verl.trainer.main_eval data.path=f.parquet", "an evaluation"),
         ("skyrl", f"python -m skyrl.train.entrypoints.serve {SERVED}", "no trainer to plan for"),
         ("skyrl", f"python -m skyrl.train.entrypoints.main_generate {SERVED}", "no trainer to plan for"),
+        # examples/train_integrations/harbor/run_harbor_gen.sh, rlvr_megatron/run_rlvr_rollout_pipeline.sh
+        ("skyrl", f"python -m x.main_harbor_generate {SERVED} trainer.policy_mini_batch_size=8", "no trainer to plan"),
+        ("roll", "python start_rlvr_rollout_pipeline.py actor_train.a=1 actor_infer.a=1", "a rollout pipeline"),
+        ("open-instruct", "python open_instruct/reward_modeling.py --model_name_or_path m --max_prompt_token_length 9",
+         "a reward model's training"),
+        # all of open-instruct's settings have defaults
+        ("open-instruct", "python -m eval.mmlu.run_eval --ntrain 0 --model_name_or_path 7B", "does not start it"),
         ("openrlhf", "docker run --runtime=nvidia -it --rm --shm-size=10g image bash", "does not start it"),
         ("trl", "accelerate launch examples/scripts/online_dpo.py --model_name_or_path Qwen/Qwen3-8B", "on its own"),
         ("trl", "accelerate launch examples/scripts/sdpo.py --model_name_or_path Qwen/Qwen3-8B", "is not modelled"),

@@ -34,6 +34,10 @@ SLIME = "--rollout-num-gpus 32 --rollout-num-gpus-per-engine 16"
             "areal", "areal.yaml", "rollout.backend=sglang:d2p2t4",
             {"engine.tp": 4, "engine.pp": 2, "fleet.instances": 2},
         ),
+        (  # examples/tau2/config_30b_moe_airline.yaml
+            "areal", "areal.yaml", "actor.backend=megatron:(attn:d4p4t2|ffn:d2p4e4)",
+            {"trainer.gpus": 32, "engine.dp": 1},
+        ),
         (
             "roll", "roll_rlvr_async.yaml",
             "actor_infer.strategy_args.strategy_config.pipeline_parallel_size=2 "
@@ -54,6 +58,18 @@ SLIME = "--rollout-num-gpus 32 --rollout-num-gpus-per-engine 16"
         (
             "slime", "slime_fully_async.sh", f"{SLIME} --sglang-pp-size 2",
             {"engine.tp": 8, "engine.pp": 2, "engine.dp": 1, "fleet.instances": 2},
+        ),
+        (  # examples/advanced/glm-5.2/swe-llmd.toml: 16 nodes a replica; the ranks that decode share the experts
+            "prime-rl", "prime_rl.toml",
+            "--deployment.type multi_node --deployment.num_train_nodes 1 --inference.deployment.type disaggregated "
+            "--inference.deployment.prefill_nodes_per_replica 2 --inference.deployment.num_prefill_replicas 4 "
+            "--inference.deployment.decode_nodes_per_replica 8 --inference.vllm.tensor_parallel_size 2",
+            {"engine.tp": 2, "engine.dp": 32, "fleet.instances": 64},
+        ),
+        (  # on one node the ranks take its GPUs
+            "prime-rl", "prime_rl.toml",
+            "--inference.vllm.enable_expert_parallel true --inference.vllm.tensor_parallel_size 1",
+            {"engine.tp": 1, "engine.dp": 6, "fleet.instances": 6},
         ),
     ],
 )  # fmt: skip

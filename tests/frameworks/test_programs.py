@@ -10,6 +10,7 @@ from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import Imported, scenario_from
 from fleetsim.frameworks.source import parsed_source, read_source
 from fleetsim.job.in_frameworks import patched
+from fleetsim.trainer.estimate import token_seconds
 
 NEMO = """\
 if not args.config:
@@ -91,6 +92,11 @@ def test_a_workflow_of_rllms_is_an_agent() -> None:
     assert "workload.turns.count" in scenario_from("verl", parsed_source(text, "c.sh"), "c.sh").scenario.assumed
 
 
+def test_a_script_of_the_users_own_is_read_for_what_its_words_say() -> None:
+    text = "accelerate launch --num_processes 4 train_grpo.py --model_name_or_path Qwen/Qwen3-8B --output_dir o"
+    assert scenario_from("trl", parsed_source(text, "c.sh"), "c.sh").scenario.trainer.gpus == 4
+
+
 SKY = """\
 resources: {{accelerators: {}}}
 num_nodes: 2
@@ -104,10 +110,16 @@ run: |
 """
 
 
-@pytest.mark.parametrize("accelerators", ["H100:4", "{H100: 4}"])
-def test_a_task_of_skypilot_runs_on_what_it_asks_for(accelerators: str) -> None:
-    job = scenario_from("verl", parsed_source(SKY.format(accelerators), "c.yaml"), "c.yaml").scenario
-    assert (job.trainer.gpus, job.trainer.batch_samples) == (2 * 4, 64)
+@pytest.mark.parametrize(
+    ("accelerators", "gpu"),
+    # A100 is the smaller one there; a GPU that nobody knows is not taken.
+    [("L40S:4", "L40S"), ("{H100: 4}", "H100"), ("A100:4", "A100-40GB"), ("V100:4", "H100-SXM")],
+)
+def test_a_task_of_skypilot_runs_on_what_it_asks_for(accelerators: str, gpu: str) -> None:
+    read = parsed_source(SKY.format(accelerators), "c.yaml")
+    job = scenario_from("verl", read, "c.yaml", (), token_seconds).scenario
+    assert (job.trainer.gpus, job.trainer.batch_samples, job.engine.gpu) == (2 * 4, 64, gpu)
+    assert ("engine.gpu" in job.assumed) == (gpu == "H100-SXM")
 
 
 def test_a_task_of_skypilot_is_not_changed_in_place(tmp_path: Path) -> None:
@@ -116,3 +128,12 @@ def test_a_task_of_skypilot_is_not_changed_in_place(tmp_path: Path) -> None:
     job = scenario_from("verl", read_source(str(path)), path.name, ["workload.group_size=4"]).scenario
     with pytest.raises(InputError, match="cannot be changed alone"):
         patched("verl", job, str(path))
+
+
+@pytest.mark.parametrize("way", ['if [ "$MODE" = big ]; then\nN=9\nfi', 'case "$MODE" in big) N=9 ;; esac'])
+def test_what_a_script_lets_be_nothing_is_no_word_that_it_asks_for(way: str) -> None:
+    """examples/grpo_trainer/run_qwen3_8b_fsdp.sh of verl; a name that it does not give a default is not decided."""
+    run = "python3 -m verl.trainer.main_ppo data.train_batch_size=$N"
+    known, open_ = (parsed_source(f"{first}N=4\n{way}\n{run}", "c.sh") for first in ("MODE=${MODE:-}\n", ""))
+    assert known.found["data.train_batch_size"].value == 4
+    assert "data.train_batch_size" not in open_.found

@@ -36,6 +36,12 @@ actor: {path: Qwen/Qwen3-8B, backend: "fsdp:d2"}
 rollout: {backend: "sglang:d2"}
 train_dataset: {batch_size: 8}
 """
+RLINF = """\
+rollout: {model: {model_path: Qwen/Qwen2.5-7B}, tensor_parallel_size: 2}
+cluster: {component_placement: {"actor,rollout": all}}
+data: {rollout_batch_size: 64}
+actor: {training_backend: megatron, offload_optimizer: true, optim: {optimizer_cpu_offload: true}}
+"""
 NEMO = """\
 policy: {{model_name: Qwen/Qwen2.5-7B, {}}}
 grpo: {{num_prompts_per_step: 8, num_generations_per_prompt: 4, {}}}
@@ -216,6 +222,11 @@ def megatron(section: str, more: str = "") -> str:
         ("slime", SLIME + "--optimizer-cpu-offload", "c.sh", {"trainer.recipe.offload": "adam"}),
         ("skyrl", SKYRL + "generator.inference_engine.engine_init_kwargs.quantization=fp8", "c.sh",
          {"engine.dtype": "fp8"}),
+        ("skyrl", SKYRL + "trainer.placement.colocate_all=false generator.inference_engine.weight_sync_backend=delta",
+         "c.sh", {"sync.transport": "sparse_delta"}),
+        ("skyrl", SKYRL + "trainer.placement.colocate_all=false generator.inference_engine.external_server_urls="
+         "\"['http://a:1','http://b:1']\"", "c.sh", {"fleet.instances": 2}),
+        ("rlinf", RLINF, "c.yaml", {"trainer.recipe.offload": "adam"}),
         ("roll", ROLL.format("grpo", "reference", "0,8") + "num_return_sequences_in_group: 4\n"
          "is_num_return_sequences_expand: false\n", "c.yaml", {"fleet.in_flight_unit": "groups"}),
     ],
@@ -225,10 +236,37 @@ def test_what_is_read(framework: str, text: str, name: str, expected: dict[str, 
     assert {path: field_at(scenario, path) for path in expected} == expected
 
 
+def test_a_teacher_of_one_source_is_named() -> None:
+    """configs/debug/algo/mixed_grpo_opd.toml"""
+    source = '[[orchestrator.train.source]]\nname = "a"\nalgo = {type = "opd", teacher = {name = "q/t"}}\n'
+    assert "q/t" in next(a.why for a in read("prime-rl", PRIME + source, "c.toml").assumed if a.path == REWARD)
+
+
 def test_a_gpu_that_stands_in_for_an_npu_is_told() -> None:
     notes = [n.why for n in read("verl", VERL + "trainer.device=npu", "c.sh").not_modelled]
     assert any("stands in" in why for why in notes)
     assert not any("stands in" in n.why for n in read("verl", VERL + "trainer.device=cuda", "c.sh").not_modelled)
+
+
+def test_a_flag_that_is_turned_off_by_its_no_is_off() -> None:
+    """HfArgumentParser has `--no_flag` for each flag that is on by default."""
+    text = "python open_instruct/grpo_fast.py --model_name_or_path Qwen/Qwen3-8B --num_learners_per_node 2 "
+    assert read("open-instruct", text, "c.sh").scenario.trainer.recipe.reference is True
+    assert read("open-instruct", f"{text} --no_load_ref_policy", "c.sh").scenario.trainer.recipe.reference is False
+
+
+def test_a_teacher_beside_a_reference_is_named() -> None:
+    """examples/on_policy_distillation/run-qwen3-8B-opd-megatron.sh has both: one pass is timed."""
+    result = read("slime", SLIME + "--use-kl-loss --use-opd --opd-teacher-load /root/Qwen3-32B", "c.sh")
+    assert "Qwen3-32B" in next(a.why for a in result.assumed if a.path == REFERENCE)
+    assert any(n.setting == "use_opd" for n in result.not_modelled)
+
+
+def test_a_reference_on_the_rollouts_gpus_has_none_of_its_own() -> None:
+    shared, apart = (read("roll", ROLL.format("grpo", "reference", gpus), "c.yaml") for gpus in ("0,12", "0,16"))
+    assert "no pool" not in shared.scenario.description
+    assert REFERENCE in shared.scenario.assumed
+    assert "4 more GPUs" in apart.scenario.description
 
 
 def test_dapo_drops_groups_in_skyrl() -> None:
