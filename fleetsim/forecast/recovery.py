@@ -24,8 +24,8 @@ Floats = NDArray[np.float64]
 _WALKS = 200
 # A run that theory makes so many times as long is not walked: it would not end.
 _NEVER = 50.0
-# Intervals that are tried: so far to both sides of Daly's, by which ratio apart; and those that divide a run into so many
-# equal parts. One that saves less than this share of the run is no better.
+# Intervals that are tried: so far to both sides of Daly's, by which ratio apart; and those that divide a run into so
+# many equal parts. One that saves less than this share of the run is no better.
 _FARTHEST, _APART, _PARTS, _ALIKE = 4.0, 2**0.25, 16, 0.001
 
 
