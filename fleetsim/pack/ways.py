@@ -8,7 +8,8 @@
   of its own to train.
 
 By phase and in turn each job runs batch by batch, so it is on-policy. In every way a job has the workers of tools and
-rewards and the engines of judges that are best for it there, as in `split`.
+rewards and the engines of judges that are best for it there, as in `split`; together, it runs as far ahead of its
+trainer as alone, and what makes its samples older than its recipe permits is left out.
 """
 
 from __future__ import annotations
@@ -24,30 +25,31 @@ import numpy as np
 from msgspec import Struct
 
 from fleetsim import units
-from fleetsim.config.law_numbers import law_of
+from fleetsim.config.law_numbers import promised_steps
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.faces import flag
-from fleetsim.job.trials import Memo, Tell, planned
+from fleetsim.job.trials import Memo, Tell, flat, planned
 from fleetsim.pack.rotation import PoolPhase, rotate
 from fleetsim.pack.together import MeanLoad, holding_all, shareable, side_by_side
 from fleetsim.search.arrangements import (
     SWITCH_S,
     Rules,
     colocated_sync,
-    split,
     split_counts,
     split_in_turn,
 )
+from fleetsim.search.found import age_of
 from fleetsim.search.objective import beside_usd_per_h
 from fleetsim.search.plan_crews import PlanCrews
 from fleetsim.search.workers import workers_words
+from fleetsim.sim.metrics import numbers_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
 from fleetsim.split.split import best_way
-from fleetsim.split.ways import Outcome
+from fleetsim.split.ways import Outcome, like
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
@@ -134,10 +136,13 @@ class Pool:
 
     def alone_s(self, job: int) -> float:
         """Seconds of its step with all GPUs to itself. Raises InputError and StuckError where they are too few."""
+        return self._whole(job).mean("step_s")
+
+    def _whole(self, job: int) -> Outcome:
         found = self.best(job, self.gpus)
         if not isinstance(found, Outcome):
             raise found
-        return found.mean("step_s")
+        return found
 
     def ways(self) -> tuple[Way, ...]:
         """All that can run."""
@@ -223,23 +228,33 @@ class Pool:
                 runs = side_by_side(jobs, look=True)
             except (InputError, StuckError):
                 continue
-            found[counts] = jobs, [window_of(run).step_s / self.alone_s(i) for i, (run, _) in enumerate(runs)]
+            if self._fresh(runs):
+                found[counts] = jobs, [window_of(run).step_s / self.alone_s(i) for i, (run, _) in enumerate(runs)]
         best = {n for rule in (sum, max) for n in sorted(found, key=lambda n: rule(found[n][1]))[:_DECIDED]}
         for counts in best:
             with contextlib.suppress(StuckError):
                 jobs = [crew.counted(job) for crew, job in zip(self.crews, found[counts][0], strict=True)]
-                yield self._shared_way(counts, side_by_side(jobs))
+                if self._fresh(runs := side_by_side(jobs)):
+                    yield self._shared_way(counts, runs)
 
     def _side_by_side(self, held: Sequence[Scenario], counts: Sequence[int]) -> list[Scenario]:
-        """The jobs on so many rollout GPUs for all, and so many trainer GPUs for each: ahead of the trainer where the
-        recipe lets them be. Raises InputError where a job cannot have so many."""
+        """The jobs on so many rollout GPUs for all, and so many trainer GPUs for each, as far ahead of the trainer as
+        alone. Raises InputError where a job cannot have so many."""
         rollout, *trainers = counts
         made = []
-        for scenario, trainer in zip(held, trainers, strict=True):
-            gpus, waits = rollout + trainer, law_of(scenario).waits_for_trainer
+        for job, (scenario, trainer) in enumerate(zip(held, trainers, strict=True)):
+            gpus = rollout + trainer
             instances = _instances(scenario, rollout, gpus, Rules())
-            made.append((split_in_turn if waits else split)(scenario, instances, gpus).scenario)
+            made.append(like(scenario, self._whole(job).arrangement, gpus)(instances).scenario)
         return made
+
+    def _fresh(self, runs: Sequence[tuple[Records, MeanLoad]]) -> bool:
+        """Whether no job has older samples than its recipe permits, or than alone where these are too old already."""
+        for job, (run, _) in enumerate(runs):
+            oldest = promised_steps(self.scenarios[job], self.jobs[job].given)
+            if oldest is not None and age_of([flat(numbers_of(run))]) > max(oldest, self._whole(job).age):
+                return False
+        return True
 
     def _shared_way(self, counts: Sequence[int], runs: Sequence[tuple[Records, MeanLoad]]) -> Way:
         """Each pays for its trainer, and for the engines by the requests that it has there."""

@@ -236,7 +236,7 @@ def badness(run: Mapping[str, Any], measure: By) -> float:
 
 def like(job: Scenario, way: Arrangement, gpus: int) -> Made:
     """What makes splits of other counts as far ahead as this one, of the job that it is a way of."""
-    if way.kind == "split_sync":
+    if way.on_policy:
         return lambda instances: split_in_turn(job, instances, gpus)
     there = numbered(job, number_of(job, way))
     return lambda instances: split(there, instances, gpus)
