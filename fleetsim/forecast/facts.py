@@ -66,7 +66,6 @@ def forecast_facts(result: WholeRun) -> Facts:
         explained("course", f"{units.plural(len(course.points), 'long run')} of {runs} each, straight lines between "
                             f"them: off by {units.share(course.off)} of a step at most, as far as was looked"),
         explained("filling", "The first steps, in which the pipeline fills, count as any others"),
-        explained("interval", _theory_words(result.interval)),
         tone="unsure" if wide or run_differs(s, as_run_s) else "good",
     )  # fmt: skip
 
@@ -146,29 +145,22 @@ def _failure_facts(interval: SaveInterval | None) -> Iterator[Fact]:
             "again, and restarts"
         )
     else:
-        saved = "no checkpoint" if now.every is None else f"a checkpoint every {_steps(now.every)}"
-        said = f"one every {units.seconds(r.mtbf_s)}, with {saved}: the run would never come to its end"
+        said = f"one every {units.seconds(r.mtbf_s)}, with {_saved(now.every)}: the run would never come to its end"
     yield Fact("failures", said, value=now.failures, unit="number")
     saves = now.seconds - best.seconds
     worth = f", {units.seconds(saves)} less" if math.isfinite(saves) and saves > 0.001 * now.seconds else ""
-    best_said = "" if now.every == best.every else f"best: a checkpoint every {_steps(best.every)}{worth}"
-    yield Fact("checkpoint_every", best_said or f"every {_steps(best.every)} is best", "interval", best.every, "count")
+    best_said = "" if now.every == best.every else f"best: {_saved(best.every)}{worth}"
+    yield Fact("checkpoint_every", best_said or f"{_saved(best.every)} is best", "interval", best.every, "count")
     yield Fact("checkpoint_every_theory", f"by Daly's formula every {_steps(interval.theory)}", "interval",
                interval.theory, "count")  # fmt: skip
 
 
-def _steps(n: int | None) -> str:
-    return "step" if n == 1 else f"{n:,} steps" if n else "no step"
+def _saved(every: int | None) -> str:
+    return "no checkpoint" if every is None else f"a checkpoint every {_steps(every)}"
 
 
-def _theory_words(interval: SaveInterval | None) -> str:
-    if interval is None or not math.isfinite(interval.now.seconds):
-        return ""
-    off = interval.now.seconds / interval.expected_s - 1.0 if math.isfinite(interval.expected_s) else 0.0
-    return (
-        f"Failures are walked 200 times: {units.seconds(interval.now.seconds)}, and by theory "
-        f"{units.seconds(interval.expected_s)} ({units.change(off)})"
-    )
+def _steps(n: int) -> str:
+    return "step" if n == 1 else f"{n:,} steps"
 
 
 def _resize_facts(plan: ResizePlan | None) -> Iterator[Fact]:

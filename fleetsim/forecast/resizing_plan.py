@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 from msgspec import Struct
@@ -19,6 +20,7 @@ from fleetsim.job.trainer_scaling import can_be
 from fleetsim.job.trials import Measure, unit_of, with_instances
 from fleetsim.policies.scaling import Damping, Held, damped
 from fleetsim.search.objective import usd_per_h
+from fleetsim.search.rate_matching import MOST_INSTANCES
 from fleetsim.sim.threads import side_by_side
 
 Floats = NDArray[np.float64]
@@ -163,8 +165,9 @@ def longest_start(run_with: Callable[[float], float], fixed: float, steps: int) 
 
 # --- The plan that knows the whole run beforehand.
 
-# Counts that are tried: from the job's own divided by this to it times this, and at most so many.
-_FARTHEST, _MOST = 3.0, 12
+# Counts that are tried: the job's own divided and multiplied by these; as far beyond an end that is worth having; and
+# those between the best one and its neighbours that are farther apart than this.
+_NEAR, _FINE = np.geomspace(1.0, 3.0, 6), 1.06
 # A count that gets stuck: so many times the longest step.
 _STUCK = 1e3
 
@@ -206,30 +209,31 @@ def resize_plan(
     The counts' own schedule is left out: this says what it should be.
     """
     first = course.points[0].scenario
-    counts = _counts(first)
-    tell(f"simulating {len(counts)} counts at {len(course.points)} points")
-    step_s = _steps(course, counts, measure)
-    usd_s = np.array([usd_per_h(first, n) / 3600.0 for n in counts])
-    usd = step_s * usd_s[:, None]
-    resize_s = first.fleet.failures.restart_s
-    worth = first.targets.worth
-    own = counts.index(first.fleet.instances)
-    best = own
-    for _ in range(4):  # what a second is worth follows from the count that is best by it
-        per_s = worth * float(usd[best].sum() / step_s[best].sum())
-        score = usd + per_s * step_s
-        best = int(np.argmin(score.sum(axis=1)))
-    started = resize_s * float(np.mean(np.diff(usd_s))) if len(counts) > 1 else 0.0
-    chosen = _cheapest_way(score, started)
+    resize_s, worth = first.fleet.failures.restart_s, first.targets.worth
+    counts, own = list[int](), first.fleet.instances
+    wider = _with_whole(first, [own], np.append(own / _NEAR, own * _NEAR))
+    while counts != wider:
+        counts = wider
+        tell(f"simulating {len(counts)} counts at {len(course.points)} points")
+        step_s = _steps(course, counts, measure)
+        usd_s = np.array([usd_per_h(first, n) / 3600.0 for n in counts])
+        usd = step_s * usd_s[:, None]
+        best = at = counts.index(own)
+        for _ in range(4):  # what a second is worth follows from the count that is best by it
+            per_s = worth * float(usd[best].sum() / step_s[best].sum())
+            score = usd + per_s * step_s
+            best = int(np.argmin(score.sum(axis=1)))
+        chosen = _cheapest_way(score, resize_s * np.maximum(0.0, usd_s - usd_s[:, None]))
+        wider = _with_whole(first, counts, _beside(counts, {best, *chosen.tolist()}, best))
 
     def by_rule(start_s: float) -> FleetTotal:
-        return walked(rule or ScalingRule(), counts, own, step_s, score, usd_s, start_s)
+        return walked(rule or ScalingRule(), counts, at, step_s, score, usd_s, start_s)
 
     fixed = _total(course, counts, np.full(course.steps, best), step_s, usd, resize_s, usd_s)
     return ResizePlan(
         _total(course, counts, chosen, step_s, usd, resize_s, usd_s),
         fixed,
-        _total(course, counts, np.full(course.steps, own), step_s, usd, resize_s, usd_s),
+        _total(course, counts, np.full(course.steps, at), step_s, usd, resize_s, usd_s),
         per_s,
         resize_s,
         by_rule(resize_s),
@@ -237,12 +241,21 @@ def resize_plan(
     )
 
 
-def _counts(scenario: Scenario) -> list[int]:
-    """The counts that are tried, the job's own among them."""
-    own, unit = scenario.fleet.instances, unit_of(scenario)
-    wanted = own * np.geomspace(1.0 / _FARTHEST, _FARTHEST, _MOST - 1)
-    found = {own, *(max(1, round(n / unit)) * unit for n in wanted)}
-    return sorted(n for n in found if can_be(scenario, n))
+def _beside(counts: list[int], used: set[int], best: int) -> Iterator[float]:
+    """Numbers beyond an end that is used, and between the best count and its neighbours; used, best: indices."""
+    if 0 in used:
+        yield from counts[0] / _NEAR
+    if len(counts) - 1 in used:
+        yield from counts[-1] * _NEAR
+    near = pairwise(counts[max(0, best - 1) : best + 2])
+    yield from (math.sqrt(a * b) for a, b in near if b > _FINE * a)
+
+
+def _with_whole(scenario: Scenario, counts: list[int], wanted: Iterable[float]) -> list[int]:
+    """The counts, ascending, and others next to some numbers."""
+    unit = unit_of(scenario)
+    others = {max(1, round(n / unit)) * unit for n in wanted if n <= MOST_INSTANCES}
+    return sorted({*counts, *(n for n in others if can_be(scenario, n))})
 
 
 def _steps(course: RunCourse, counts: list[int], measure: Measure) -> Floats:
@@ -264,21 +277,18 @@ def _steps(course: RunCourse, counts: list[int], measure: Measure) -> Floats:
     return np.minimum.accumulate(np.array(rows), axis=0)
 
 
-def _cheapest_way(score: Floats, started: float) -> NDArray[np.int64]:
-    """The index of the count of each step with the least sum, where every change costs `started` more.
-
-    The best way to each count is either the best way to it so far, or the best way to any other, and a change.
-    """
+def _cheapest_way(score: Floats, change: Floats) -> NDArray[np.int64]:
+    """The index of the count of each step with the least sum. change: what it costs more to go from one to another,
+    shape (counts, counts); nothing to stay."""
     counts, steps = score.shape
     came = np.empty((steps, counts), np.int64)
     here = np.arange(counts)
     sums = score[:, 0].copy()
     came[0] = here
     for step in range(1, steps):
-        least = int(np.argmin(sums))
-        changes = sums[least] + started < sums
-        came[step] = np.where(changes, least, here)
-        sums = np.where(changes, sums[least] + started, sums) + score[:, step]
+        through = sums[:, None] + change
+        came[step] = np.where(sums <= through.min(axis=0), here, through.argmin(axis=0))
+        sums = through[came[step], here] + score[:, step]
     chosen = np.empty(steps, np.int64)
     chosen[-1] = int(np.argmin(sums))
     for step in range(steps - 1, 0, -1):

@@ -36,6 +36,8 @@ Floats = NDArray[np.float64]
 
 # Steps that a trend needs, and by how many of its standard errors it must stand out to be one.
 FEWEST, _ERRORS = 8, 3.0
+# Correlation of neighbours at the most, beyond which nothing would be a trend.
+_ALIKE = 0.99
 # A trend goes on until a value is so many times what was last seen.
 _GROWS_TO = 3.0
 
@@ -80,7 +82,9 @@ def log_of(job: Job) -> History:
 def trend_of(log: StepLog, steps: int) -> Schedule:
     """The lengths that the steps of a log tend to, in a straight line; nothing where they scatter more than they move.
 
-    steps: of the run, so far the line goes on, at most to three times the last value that it had in the log.
+    steps: of the run, so far the line goes on, at most to three times the last value that it had in the log. Where
+    neighbours scatter alike, with a correlation of r, they say as much as (1 - r) / (1 + r) as many; r about a line is
+    found too small by (2 + 4 r) / n (Shaman and Stine, JASA 83, 1988).
     """
     means = log.columns.get("length_mean", np.zeros(0))
     at = np.arange(len(means), dtype=np.float64)
@@ -92,7 +96,10 @@ def trend_of(log: StepLog, steps: int) -> Schedule:
     off = x - x.mean()
     slope = float((off * y).sum() / (off * off).sum())
     rest = y - y.mean() - slope * off
-    error = float(np.sqrt((rest * rest).sum() / max(1, n - 2) / (off * off).sum()))
+    square = float((rest * rest).sum())
+    alike = float((rest[1:] * rest[:-1]).sum()) / square if square else 0.0
+    alike = float(np.clip(alike + (2.0 + 4.0 * alike) / n, 0.0, _ALIKE))
+    error = float(np.sqrt(square / max(1, n - 2) / (off * off).sum() * (1.0 + alike) / (1.0 - alike)))
     if abs(slope) <= _ERRORS * error:
         return NOTHING
 

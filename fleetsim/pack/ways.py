@@ -7,7 +7,9 @@
 - together: jobs whose adapters share one base have the same engines at the same time (`together.py`), and each has GPUs
   of its own to train.
 
-By phase and in turn each job runs batch by batch, so it is on-policy.
+By phase and in turn each job runs batch by batch, so it is on-policy. In every way a job has the workers of tools and
+rewards and the engines of judges that are best for it there, as in `split`; together, it runs as far ahead of its
+trainer as alone, and what makes its samples older than its recipe permits is left out.
 """
 
 from __future__ import annotations
@@ -23,28 +25,30 @@ import numpy as np
 from msgspec import Struct
 
 from fleetsim import units
-from fleetsim.config.law_numbers import law_of
+from fleetsim.config.law_numbers import promised_steps
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.faces import flag
-from fleetsim.job.trials import Measure, Tell, planned
+from fleetsim.job.trials import Memo, Tell, flat, planned
 from fleetsim.pack.together import MeanLoad, PoolPhase, holding_all, rotate, shareable, side_by_side
 from fleetsim.search.arrangements import (
     SWITCH_S,
-    Arrangement,
     Rules,
     colocated_sync,
-    split,
     split_counts,
     split_in_turn,
 )
+from fleetsim.search.front import age_of
 from fleetsim.search.objective import beside_usd_per_h
+from fleetsim.search.plan_crews import PlanCrews
+from fleetsim.search.workers import workers_words
+from fleetsim.sim.metrics import numbers_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
 from fleetsim.split.split import best_way
-from fleetsim.split.ways import Outcome
+from fleetsim.split.ways import Outcome, like
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
@@ -104,7 +108,7 @@ class Pool:
     gpus: int
     switch_s: float | None
     classes: Mapping[int, int]
-    measure: Measure
+    measure: Memo
     tell: Tell
     _alone: dict[tuple[int, int], Outcome | InputError | StuckError] = field(default_factory=dict)
 
@@ -112,6 +116,11 @@ class Pool:
     def scenarios(self) -> tuple[Scenario, ...]:
         """As they are planned: no resize on the way."""
         return tuple(planned(job.scenario, job.given) for job in self.jobs)
+
+    @cached_property
+    def crews(self) -> tuple[PlanCrews, ...]:
+        """What counts the workers of each job."""
+        return tuple(PlanCrews(scenario, self.measure, None) for scenario in self.scenarios)
 
     def best(self, job: int, gpus: int) -> Outcome | InputError | StuckError:
         """The best way of one job on so many GPUs for itself; where they are too few for it, the error that says so."""
@@ -126,10 +135,13 @@ class Pool:
 
     def alone_s(self, job: int) -> float:
         """Seconds of its step with all GPUs to itself. Raises InputError and StuckError where they are too few."""
+        return self._whole(job).mean("step_s")
+
+    def _whole(self, job: int) -> Outcome:
         found = self.best(job, self.gpus)
         if not isinstance(found, Outcome):
             raise found
-        return found.mean("step_s")
+        return found
 
     def ways(self) -> tuple[Way, ...]:
         """All that can run."""
@@ -172,34 +184,32 @@ class Pool:
     def _by_phase(self) -> Iterator[Way]:
         for rollout in range(self.unit, self.gpus, self.unit):
             try:
-                cycles = [self._cycle(job, rollout) for job in range(len(self.jobs))]
+                jobs, cycles = zip(*(self._cycle(job, rollout) for job in range(len(self.jobs))), strict=True)
                 sizes = {ROLLOUT: rollout, TRAINER: self.gpus - rollout}
-                yield self._rotation("by_phase", f"{rollout:,} + {self.gpus - rollout:,}", cycles, sizes)
+                yield self._rotation("by_phase", f"{rollout:,} + {self.gpus - rollout:,}", jobs, cycles, sizes)
             except (InputError, StuckError):
                 continue
 
-    def _cycle(self, job: int, rollout: int) -> tuple[PoolPhase, ...]:
+    def _cycle(self, job: int, rollout: int) -> tuple[Scenario, tuple[PoolPhase, ...]]:
         """Generation and training of one job on shared pools, as its own run on them has it."""
         scenario = self.scenarios[job]
         instances = _instances(scenario, rollout, self.gpus, Rules(1))
-        steps = _steps(split_in_turn(scenario, instances, self.gpus))
-        switch = self.switch_s_of(scenario)
+        there = self.crews[job].counted(split_in_turn(scenario, instances, self.gpus).scenario)
+        steps, switch = _steps(there), self.switch_s_of(scenario)
         generated = steps["wait_s"]
         trained = steps["end_s"] - steps["start_s"] - generated
-        return PoolPhase(ROLLOUT, generated, switch, gives_way=True), PoolPhase(TRAINER, trained, switch)
+        return there, (PoolPhase(ROLLOUT, generated, switch, gives_way=True), PoolPhase(TRAINER, trained, switch))
 
     def _in_turn(self) -> Iterator[Way]:
-        cycles = []
-        for scenario in self.scenarios:
-            try:
-                steps = _steps(colocated_sync(scenario, self.gpus))
-            except (InputError, StuckError):
-                return
-            whole = steps["end_s"] - steps["start_s"]
-            cycles.append((PoolPhase("all", whole, self.switch_s_of(scenario)),))
+        jobs, cycles = [], []
         try:
-            yield self._rotation("in_turn", "all GPUs, a step each", cycles, {"all": self.gpus})
-        except StuckError:
+            for job, scenario in enumerate(self.scenarios):
+                there = self.crews[job].counted(colocated_sync(scenario, self.gpus).scenario)
+                steps = _steps(there)
+                jobs.append(there)
+                cycles.append((PoolPhase("all", steps["end_s"] - steps["start_s"], self.switch_s_of(scenario)),))
+            yield self._rotation("in_turn", "all GPUs, a step each", jobs, cycles, {"all": self.gpus})
+        except (InputError, StuckError):
             return
 
     # --- On the same engines at the same time
@@ -210,29 +220,40 @@ class Pool:
         if not shareable(self.scenarios):
             return
         self.tell("adapters of all jobs on the same engines")
-        held, found = holding_all(self.scenarios), {}
+        held, found = holding_all([crew.at_ease for crew in self.crews]), {}
         for counts in self._divided(1 + len(self.jobs)):
             try:
                 jobs = self._side_by_side(held, counts)
                 runs = side_by_side(jobs, look=True)
             except (InputError, StuckError):
                 continue
-            found[counts] = jobs, [window_of(run).step_s / self.alone_s(i) for i, (run, _) in enumerate(runs)]
+            if self._fresh(runs):
+                found[counts] = jobs, [window_of(run).step_s / self.alone_s(i) for i, (run, _) in enumerate(runs)]
         best = {n for rule in (sum, max) for n in sorted(found, key=lambda n: rule(found[n][1]))[:_DECIDED]}
         for counts in best:
             with contextlib.suppress(StuckError):
-                yield self._shared_way(counts, side_by_side(found[counts][0]))
+                jobs = [crew.counted(job) for crew, job in zip(self.crews, found[counts][0], strict=True)]
+                if self._fresh(runs := side_by_side(jobs)):
+                    yield self._shared_way(counts, runs)
 
     def _side_by_side(self, held: Sequence[Scenario], counts: Sequence[int]) -> list[Scenario]:
-        """The jobs on so many rollout GPUs for all, and so many trainer GPUs for each: ahead of the trainer where the
-        recipe lets them be. Raises InputError where a job cannot have so many."""
+        """The jobs on so many rollout GPUs for all, and so many trainer GPUs for each, as far ahead of the trainer as
+        alone. Raises InputError where a job cannot have so many."""
         rollout, *trainers = counts
         made = []
-        for scenario, trainer in zip(held, trainers, strict=True):
-            gpus, waits = rollout + trainer, law_of(scenario).waits_for_trainer
+        for job, (scenario, trainer) in enumerate(zip(held, trainers, strict=True)):
+            gpus = rollout + trainer
             instances = _instances(scenario, rollout, gpus, Rules())
-            made.append((split_in_turn if waits else split)(scenario, instances, gpus).scenario)
+            made.append(like(scenario, self._whole(job).arrangement, gpus)(instances).scenario)
         return made
+
+    def _fresh(self, runs: Sequence[tuple[Records, MeanLoad]]) -> bool:
+        """Whether no job has older samples than its recipe permits, or than alone where these are too old already."""
+        for job, (run, _) in enumerate(runs):
+            oldest = promised_steps(self.scenarios[job], self.jobs[job].given)
+            if oldest is not None and age_of([flat(numbers_of(run))]) > max(oldest, self._whole(job).age):
+                return False
+        return True
 
     def _shared_way(self, counts: Sequence[int], runs: Sequence[tuple[Records, MeanLoad]]) -> Way:
         """Each pays for its trainer, and for the engines by the requests that it has there."""
@@ -243,15 +264,16 @@ class Pool:
             window = window_of(run)
             usd_per_h = rollout * price.rollout * load.decodes / whole + trainer * price.trainer
             trains = f"trains on {units.plural(trainer, 'GPU')} of its own"
-            shares.append(self._share(job, rollout + trainer, window.step_s, usd_per_h, trains))
+            shares.append(self._share(job, run.scenario, rollout + trainer, window.step_s, usd_per_h, trains))
             trained += trainer * float(window.steps["train_s"].sum()) / window.span_s
             free *= 1.0 - window.total("busy_s") / (run.scenario.fleet.instances * window.span_s)
         duty = (rollout * (1.0 - free) + trained) / self.gpus
         return Way("together", " + ".join(f"{n:,}" for n in counts), tuple(shares), duty, 0.0)
 
-    def _share(self, job: int, gpus: int, step_s: float, usd_per_h: float, way: str) -> JobShare:
-        """usd_per_h: of the GPUs that it pays for; its workers and judges it pays always."""
-        usd = (usd_per_h + beside_usd_per_h(self.scenarios[job])) * step_s / 3600.0
+    def _share(self, job: int, there: Scenario, gpus: int, step_s: float, usd_per_h: float, way: str) -> JobShare:
+        """there: as it runs. usd_per_h: of the GPUs that it pays for; its workers and judges it pays always."""
+        usd = (usd_per_h + beside_usd_per_h(there)) * step_s / 3600.0
+        way = ", ".join(filter(None, (way, workers_words(there))))
         return JobShare(gpus, step_s, step_s / self.alone_s(job), usd, way)
 
     def switch_s_of(self, scenario: Scenario) -> float:
@@ -260,7 +282,10 @@ class Pool:
             return self.switch_s
         return scenario.fleet.switch_s or SWITCH_S
 
-    def _rotation(self, kind: Kind, label: str, cycles: Sequence[Sequence[PoolPhase]], sizes: Mapping[str, int]) -> Way:
+    def _rotation(
+        self, kind: Kind, label: str, jobs: Sequence[Scenario], cycles: Sequence[Sequence[PoolPhase]],
+        sizes: Mapping[str, int],
+    ) -> Way:  # fmt: skip
         """GPUs cost what the first job's do, and a job pays for what it holds, for its workers and judges always."""
         table, price = rotate(cycles, classes=self.classes), prices_of(self.scenarios[0])
         each = {TRAINER: price.trainer}
@@ -270,7 +295,7 @@ class Pool:
         shares = []
         for job, part in enumerate(held):
             usd_per_h = sum(paid.values()) * part / whole
-            shares.append(self._share(job, self.gpus, table.step_s(job), usd_per_h, "batch by batch"))
+            shares.append(self._share(job, jobs[job], self.gpus, table.step_s(job), usd_per_h, "batch by batch"))
         duty, switching = (
             sum(n * table.seconds(pool, switches=switches) for pool, n in sizes.items()) / (self.gpus * table.whole_s)
             for switches in (False, True)
@@ -286,9 +311,9 @@ def _instances(scenario: Scenario, rollout: int, gpus: int, rules: Rules) -> int
     return instances
 
 
-def _steps(way: Arrangement) -> np.ndarray:
+def _steps(scenario: Scenario) -> np.ndarray:
     """The steps of one long run that count."""
-    return window_of(simulate(way.scenario)).steps
+    return window_of(simulate(scenario)).steps
 
 
 def _duty(found: Outcome) -> float:

@@ -200,25 +200,32 @@ class Ways:
         return new
 
     def _tightened(self, look: Callable[[Scenario], list[Way]]) -> None:
-        """Looks at the ways of one kind, of the job with ever smaller windows, until the best of them is fresh
-        enough."""
+        """Looks at the ways of one kind, of the job with ever smaller windows, until the best of all that were looked
+        at is fresh enough: with a smaller window no way is faster."""
         # What is on-policy is held against nothing older than one step: that is what a permission would buy.
         target = None if self.oldest is None else max(self.oldest, 1.0)
         numbers = numbers_of(self.job, target)
-        while numbers:
-            best = min(look(numbered(self.job, numbers[0])), key=self._first, default=None)
-            if best is None:
-                numbers = numbers[1:]
-                continue
-            if target is None:
-                return
+        waiting: list[tuple[float, float, Way]] = []
+        while numbers and not waiting:
+            number, *numbers = numbers
+            waiting = [(self._first(way), number or 0.0, way) for way in look(numbered(self.job, number))]
+        if target is None:
+            return
+        smaller, known = [n for n in numbers if n is not None], set[float]()
+        while waiting:
+            best = min(waiting, key=lambda one: one[0])
+            waiting.remove(best)
+            _, number, way = best
             # one run may show fresher samples than the others
-            sure = self.decide([best]) if best.age <= target else [best]
+            sure = self.decide([way]) if way.age <= target else [way]
             age = sure[0].age if sure else math.inf
             if age <= target:
                 return
-            smaller = [n for n in numbers[1:] if n is not None]
-            numbers = [n for n in smaller if n <= (numbers[0] or 0.0) * target / age] or smaller[-1:]
+            below = [n for n in smaller if n < number]
+            wanted = next((n for n in below if n <= number * target / age), below[-1] if below else None)
+            if wanted is not None and wanted not in known:
+                known.add(wanted)
+                waiting += [(self._first(way), wanted, way) for way in look(numbered(self.job, wanted))]
 
 
 def badness(run: Mapping[str, Any], measure: By) -> float:
@@ -229,7 +236,7 @@ def badness(run: Mapping[str, Any], measure: By) -> float:
 
 def like(job: Scenario, way: Arrangement, gpus: int) -> Made:
     """What makes splits of other counts as far ahead as this one, of the job that it is a way of."""
-    if way.kind == "split_sync":
+    if way.on_policy:
         return lambda instances: split_in_turn(job, instances, gpus)
     there = numbered(job, number_of(job, way))
     return lambda instances: split(there, instances, gpus)

@@ -53,6 +53,11 @@ def test_a_trend_goes_on_and_stands_out() -> None:
         assert points[0][1] == pytest.approx(1000.0, rel=0.02)
         assert points[1] == (99, pytest.approx(1990.0, rel=0.02))
     assert trend_of(StepLog("verl", {"length_mean": scatters}), 100).columns == {}
+    wanders = random.normal(0.0, 20.0, (60, 100))  # lengths that are 0.9 times as far from their mean as a step before
+    for k in range(1, 100):
+        wanders[:, k] += 0.9 * wanders[:, k - 1]
+    trends = [trend_of(StepLog("verl", {"length_mean": 1000.0 + each}), 500).columns for each in wanders]
+    assert sum(map(bool, trends)) <= 6  # a standard error of independent steps sees one in 24 of them
     assert trend_of(StepLog("verl", {"length_mean": grows[:5]}), 100).columns == {}
     # it ends at three times what was last seen
     (_, _), (until, end) = trend_of(StepLog("verl", {"length_mean": grows}), 10_000).columns["len"]

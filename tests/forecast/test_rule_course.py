@@ -64,7 +64,7 @@ rules = st.builds(
 def test_no_rule_is_better_than_hindsight(work: list[float], rule: ScalingRule, start: int, start_s: float) -> None:
     step_s, score = _work(work)
     run = walked(rule, COUNTS, start, step_s, score, USD_S, start_s)
-    way = _cheapest_way(score, 0.0)
+    way = _cheapest_way(score, np.zeros((len(COUNTS), len(COUNTS))))
     at = np.arange(len(work))
     assert run.usd + run.seconds >= score[way, at].sum() - 1e-6
     assert run.seconds >= step_s.min(axis=0).sum() - 1e-6

@@ -213,6 +213,17 @@ def test_adapters_on_one_base_share_engines_and_every_gpu_is_paid_for_once() -> 
 
 
 @pytest.mark.usefixtures("quick")
+def test_on_shared_engines_samples_are_no_older_than_alone() -> None:
+    """A recipe permits an age: with all GPUs for itself a job is no slower than on a part of them beside another."""
+    found = fs.pack(
+        [job.with_(max_staleness=1, len=1500, max_len=8192, trainer_step_s=1) for job in _jobs()], gpus=4, switch_s=1.0
+    )
+    together = [way for way in found.ways if way.kind == "together"]
+    assert together
+    assert all(share.slower > 0.97 for way in together for share in way.shares)
+
+
+@pytest.mark.usefixtures("quick")
 def test_engines_that_differ_are_not_shared() -> None:
     one, other = _jobs()
     assert shareable([one.scenario, other.scenario])

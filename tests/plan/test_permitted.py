@@ -81,6 +81,21 @@ def test_an_asynchronous_recipe_is_held_to_its_budget_by_a_smaller_window(budget
     assert [steps for steps, _ in found.bought] == [2 * budget]
 
 
+def test_the_window_is_that_of_the_way_that_is_best_with_it() -> None:
+    """Few instances are fastest with the whole window, and much too old; more of them need only half of it."""
+
+    def by_count(s: Scenario, replication: int) -> Mapping[str, Any]:
+        n, eta = s.fleet.instances, s.admission.max_staleness
+        if s.admission.law == "barrier" or s.fleet.placement == "colocated":
+            return metrics(90.0, 0.2, goodput=10.0, cost_per_step=90.0, staleness_p99=0.0)
+        seconds, age = (20.0 + 8.0 * (4.0 - eta), 4.0 * eta) if n < 4 else (24.0 + 2.0 * (4.0 - eta), 2.0 * eta)
+        return metrics(seconds, 0.2, goodput=1.0 / seconds, cost_per_step=seconds, staleness_p99=age)
+
+    job = with_changes(JOB, {"run.replications": 2, "admission.max_staleness": 4.0})
+    found = split(job, 8, rules=Rules(trainer_unit=1), given=["admission.max_staleness"], measure=by_count)
+    assert (found.oldest, found.chosen.age, found.chosen.mean("step_s")) == (4.0, 4.0, 28.0)
+
+
 def test_a_window_that_nobody_said_promises_nothing_and_a_permission_is_then_the_limit() -> None:
     """`size`, `split` and `plan` of a job whose window is assumed recommend samples of the same age."""
     assumed = with_changes(JOB, {"run.replications": 2})
