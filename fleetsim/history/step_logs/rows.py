@@ -16,7 +16,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Floats, Note
 from fleetsim.history.step_logs.console import Shape, rows_of, shape_of
 from fleetsim.history.text import number, numbers_of, reading
-from fleetsim.history.wrapped import open_text
+from fleetsim.history.wrapped import cut_notes, open_text
 from fleetsim.json_text import from_loose_json
 
 # Rows that are put into their columns at once.
@@ -157,22 +157,21 @@ def read_rows(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[
     runs in one table, no rows.
     """
     table = RunLogTable(wanted)
+    notes: list[Note] = []
     with reading(path):
         with open_text(path) as file:
             start, console = _beginning(file)
-        with open_text(path) as file:
+        json = start[:1] in ("{", "[")
+        with open_text(path, newline=None if json or console is not None else "") as file:
             if console is not None:
                 table.framework = console.framework
                 for row in rows_of(console, file, wanted):
                     table.add(row)
-                return table, []
-            if start.startswith("["):
-                return table, _document(file.read(), path, table)
-            if start.startswith("{"):
-                return table, _json(file, path, table)
-        with open_text(path, newline="") as file:
-            _csv(file, path, table)
-    return table, []
+            elif json:
+                notes = _document(file.read(), path, table) if start[0] == "[" else _json(file, path, table)
+            else:
+                _csv(file, path, table)
+            return table, [*notes, *cut_notes(file, path)]
 
 
 def _beginning(file: IO[str]) -> tuple[str, Shape | None]:
