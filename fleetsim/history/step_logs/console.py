@@ -111,26 +111,8 @@ def _open_instruct(lines: Iterable[str]) -> Iterator[Row]:
         elif line.startswith("╭") and _PANEL.match(line) is not None:
             rows = []
         elif rows is not None and line.startswith("╰"):
-            panel = [(category, " ".join(texts)) for category, texts in rows]
-            row = _panel_quick(panel)
-            yield dict(pair for each in panel for pair in _category(*each)) if row is None else row
+            yield dict(pair for category, texts in rows for pair in _category(category, " ".join(texts)))
             rows = None
-
-
-def _panel_quick(panel: list[tuple[str, str]]) -> Row | None:
-    """A panel of plain numbers, made an object of JSON and read as that; None where something else is in it."""
-    whole = " ".join(f"{category} {text}" for category, text in panel)
-    if not whole.isascii() or '"' in whole or "\\" in whole or "  " in whole or " :" in whole:
-        return None
-    parts = []
-    for category, text in panel:
-        prefix = "" if category == "other" else f"{category}/"
-        told = text.replace(" | ", f',"{prefix}').replace(": ", '":')
-        if "|" in told:  # one that parts nothing
-            return None
-        parts.append(f'"{prefix}{told}')
-    row = numbers_of(f"{{{','.join(parts)}}}")
-    return None if row is None or "" in row else row
 
 
 def _category(category: str, text: str) -> Iterator[tuple[str, float]]:
