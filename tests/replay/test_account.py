@@ -428,6 +428,8 @@ ROLL = {"time/step_generate": 40.0, "time/step_train": 45.0, "time/step_model_up
 ROLL |= {"time/old_log_probs": 1.0, "scheduler/off_policy_ratio": 1.8, "scheduler/math_rule/time/reward/mean": 0.0}
 ROLL |= {"scheduler/math_rule/time/generate/mean": 150.0, "scheduler/math_rule/time/generate/max": 190.0}
 ROLL |= {"token/response_length/mean": 900.0, "token/response_length/max": 3000.0, "system/batch_size": 256.0}
+NEMO = {"timing/train/exposed_generation": 60.0, "timing/train/policy_training": 40.0, "train/avg_trajectory_age": 1.9}
+NEMO |= {"timing/train/total_step_time": 102.0, "train/mean_gen_tokens_per_sample": 900.0}
 
 
 @pytest.mark.parametrize(
@@ -456,13 +458,18 @@ ROLL |= {"token/response_length/mean": 900.0, "token/response_length/max": 3000.
         # rewards are timed, and take nothing: that samples wait for a place in an engine makes no judge
         (ROLL, {}, "rollout slow"),
         (ROLL, {"scheduler/math_rule/time/reward/mean": 140.0}, "judge or tool slow"),
+        # nothing is timed but the versions of the weights that pass
+        (NEMO, {}, "rollout slow"),
+        (NEMO, {"train/avg_trajectory_age": 0.3}, "in-flight cap"),
     ],
 )
 def test_why_rollout_is_slow_as_far_as_the_framework_s_own_metrics_say(
     tmp_path: Path, row: dict[str, float], told: dict[str, float], cause: str
 ) -> None:
     rows = [row | told | ({"episode": 512.0 * n} if "time/training" in row else {}) for n in range(STEPS)]
-    assert [lever.cause for lever in levers_of(_lines(tmp_path, rows))] == [cause]
+    found = levers_of(_lines(tmp_path, rows))
+    assert [lever.cause for lever in found] == [cause]
+    assert ("the log does not say" in found[0].why) == (not told and row in (NEMO, SKYRL))
 
 
 @pytest.mark.parametrize(("sigma", "cause"), [(1.3, "long tail"), (0.5, "rollout slow")])

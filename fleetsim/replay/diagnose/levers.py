@@ -170,7 +170,7 @@ def _trainer(scene: StepScene) -> Iterator[StepLever]:
     cost = other
     if scene.overlaps:  # then the trainer comes down to that, with all else that it computes
         cost = max(0.0, other - (scene.trainer_s - scene.now(column)))
-    yield from _lever(scene, "trainer slow", column, (cost, 0.9 * cost, BALANCE * other), why)
+    yield from _lever(scene, "trainer slow", column, (cost, 0.9 * cost, least * other), why)
 
 
 def _rollout_s(scene: StepScene) -> float | None:

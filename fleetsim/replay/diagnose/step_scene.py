@@ -200,7 +200,7 @@ def _straggles(scene: StepScene) -> str:
         return ""
     longer, longest = work[1] / work[0], work[3] / work[2]
     said = f"the slowest takes {longer:.1f} times as long as the mean one, of {longest:.1f} times the tokens"
-    return "" if longer / longest < UNEVEN else f"{said}: an instance is slower than the others"
+    return "" if longer / longest < UNEVEN else f"{said}: an instance is slower than the others, or it was tried again"
 
 
 def outside_share(scene: StepScene) -> float:
