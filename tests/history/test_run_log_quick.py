@@ -18,7 +18,7 @@ from fleetsim.history.step_logs.console import (
     shape_of,
 )
 from fleetsim.history.step_logs.rows import RunLogTable, flat
-from fleetsim.history.text import _PAIR, Row, clean, cleaner, dict_of, number, numbers_of
+from fleetsim.history.text import _PAIR, Row, clean, dict_of, number, numbers_of
 from fleetsim.json_text import from_loose_json
 from fleetsim.records import replace
 
@@ -73,17 +73,6 @@ def test_most_lines_of_verl_are_read_quickly(monkeypatch: pytest.MonkeyPatch) ->
     assert shape is not None
     assert list(rows_of(shape, lines)) == careful
     assert len(careful) == 6
-
-
-_PARTS = st.sampled_from(
-    ["\x1b[36m", "\x1b[0m", "\x1b[1", "(A pid=3)", "(A pid=3, ip=1)", "(B (x) pid=4)", "pid=5", " ", "a", "("]
-)
-
-
-@given(st.lists(st.lists(_PARTS, max_size=8).map("".join), max_size=8).map(lambda lines: lines * 2))
-@example(["\x1b[36m(A pid=3)\x1b[0m a", "\x1b[36m(A pid=3)\x1b[0m \x1b[1m a", "\x1b[36m(A pid=3)\x1b[0m \x1b[1m b \n"])
-def test_lines_with_the_same_head_are_cleaned_as_one_alone_is(lines: list[str]) -> None:
-    assert list(map(cleaner(), lines)) == list(map(clean, lines))
 
 
 _HEADINGS = (

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import Struct
 
 from fleetsim.history.step_logs.frameworks import BY_NAME, CLOCKS, RUNNING, known_as
-from fleetsim.history.text import Pairs, Row, bare, clean, cleaner, dict_of, lasts, number, numbers_of
+from fleetsim.history.text import Pairs, Row, bare, clean, dict_of, lasts, number, numbers_of
 
 _AREAL = re.compile(r"\bTrain step (\d+)/\d+ done\.$")
 _PANEL = re.compile(r"^╭─+ Metrics ─+╮$")
@@ -153,7 +153,6 @@ def _skyrl(lines: Iterable[str]) -> Iterator[Row]:
     """The dictionaries of a step, over as many lines as they have; other processes may print between."""
     number_of: float | None = None
     text: list[str] = []
-    clean = cleaner()
     for raw in lines:
         if number_of is None and "Step " not in raw:
             continue
@@ -232,7 +231,7 @@ def rows_of(shape: Shape, lines: Iterable[str], wanted: Callable[[str], bool] | 
     counts = {*BY_NAME[shape.framework].step, *CLOCKS, *RUNNING}
     known: dict[str, bool] = {}
     lines = filter(shape.says, lines)
-    for row in shape.rows(lines if shape.cleans else map(cleaner(), lines)):
+    for row in shape.rows(lines if shape.cleans else map(clean, lines)):
         for name in row:
             told = known.get(name)
             if told is None:
