@@ -101,9 +101,10 @@ def derive(
         if rest == "wait_s":  # of a synchronous step, whose generation no timer has
             columns["generate_s"] = columns["wait_s"]
         _training(columns)
-    if columns["step"][0] in (0, 1) and "wait_s" in columns and np.isfinite(columns["wait_s"][0]):
+    wait = columns.get("wait_s")  # of a generation that no timer has
+    if wait is not None and "generate_s" not in columns and columns["step"][0] in (0, 1) and np.isfinite(wait[0]):
         lengths = columns.get("length_mean", np.ones(len(columns["step"])))
-        columns["first_batch_s"] = columns["wait_s"][0] * lengths / np.where(lengths[0] > 0, lengths[0], np.nan)
+        columns["first_batch_s"] = wait[0] * lengths / np.where(lengths[0] > 0, lengths[0], np.nan)
     return [
         *clocked,
         *_summed(columns),
