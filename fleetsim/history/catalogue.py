@@ -131,12 +131,11 @@ class Catalogue:
     def __init__(self, asked: Sequence[SignalMetrics]) -> None:
         self._by_name: dict[str, list[tuple[Exposed, Signal, int, Part]]] = defaultdict(list)
         for one in asked:
+            parts: tuple[Part, ...] = ("bucket", "sum", "count") if one.signal.kind == "histogram" else ("value",)
             for rank, exposed in enumerate(one.metrics):
-                if one.signal.kind == "histogram":
-                    for part in ("bucket", "sum", "count"):
-                        self._by_name[f"{exposed.name}_{part}"].append((exposed, one.signal, rank, part))
-                else:
-                    self._by_name[exposed.name].append((exposed, one.signal, rank, "value"))
+                for part in parts:
+                    name = exposed.name if part == "value" else f"{exposed.name}_{part}"
+                    self._by_name[name].append((exposed, one.signal, rank, part))
 
     def __contains__(self, name: str) -> bool:
         """Whether any signal is carried by samples of this name."""

@@ -30,7 +30,7 @@ from fleetsim.history.grid import history_of
 from fleetsim.history.history import Floats, History, Note, RawSeries
 from fleetsim.history.signals import BY_NAME, SIGNALS
 from fleetsim.history.text import unix_of
-from fleetsim.history.wrapped import open_text
+from fleetsim.history.wrapped import cut_notes, open_text
 
 COLUMNS = ("time", "instance", "signal", "value")
 META = b"fleetsim"  # key of the header in the metadata of a saved window
@@ -125,8 +125,11 @@ def _read_csv(path: Path) -> dict[str, Column]:
     try:
         with open_text(path, newline="") as file:
             names, *rows = [row for row in csv.reader(file) if row] or [[]]
-    except (EOFError, csv.Error) as error:
+            cut = cut_notes(file, path)
+    except csv.Error as error:
         raise damaged(str(path), f"its CSV does not read ({error})") from None
+    if cut:
+        raise damaged(str(path), "its CSV breaks off")
     short = next((i for i, row in enumerate(rows) if len(row) != len(names)), None)
     if short is not None:
         rule = f"a row has {len(rows[short])} cells where the header has {len(names)}"

@@ -128,7 +128,7 @@ def load_history(path: Path) -> History:
         size = _rows_of(shape) * shape[-1]
         blocks[signal] = numbers[at : at + size].astype(float, copy=False).reshape(shape)
         at += size
-    return _history_of(header, blocks, str(path))
+    return _history_of(header, blocks)
 
 
 def _checked(text: str | bytes, where: str) -> Header:
@@ -161,11 +161,8 @@ def _checked(text: str | bytes, where: str) -> Header:
     return header
 
 
-def _history_of(header: Header, blocks: Mapping[str, Floats], where: str) -> History:
-    """Header and numbers together. blocks: signal -> what `Header.shapes` says. Raises InputError for other shapes."""
-    for signal, shape in header.shapes().items():
-        if blocks[signal].shape != shape:
-            raise damaged(where, f"{signal} has the shape {blocks[signal].shape} where {shape} belongs")
+def _history_of(header: Header, blocks: Mapping[str, Floats]) -> History:
+    """Header and numbers together. blocks: signal -> what `Header.shapes` says."""
     histograms = {}
     for name, part in header.histograms.items():
         counts = np.ascontiguousarray(blocks[name][:, :-1].transpose(0, 2, 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,13 +36,10 @@ _NUMBERS = Decoder(dict[str, Annotated[float, Meta(gt=-(2.0**63), lt=2.0**63)]],
 _UNITS = {"w": 604800.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _SPAN, _PROGRESS = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[dhms])(?: |$))+"), re.compile(r"(\d{1,15})/\d+")
 _FLOAT64, _SCALAR = "np.float64(", re.compile(r"np\.\w+\(")
-_COLOUR = r"\x1b\[[0-9;]*[A-Za-z]"
-_COLOURS = re.compile(_COLOUR)
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # An actor's name may have brackets in it; the lengths keep a line that only begins like this from being looked at long.
 # Most have none, and are looked for first.
 _RAY = re.compile(r"\s{0,9}\((?:\w{1,99} |[^()]{0,99}(?:\([^()]{0,99}\))?[^()]{0,99}\b)pid=\d+[^()]{0,99}\) ?")
-# The same with the colours around it.
-_COLOURED = re.compile(rf"(?:{_COLOUR})*\([^()]{{1,200}}\)(?:{_COLOUR})* (?:{_COLOUR})*")
 # A key of a printed dictionary and its number, also as text or as numpy's and torch's scalars are printed.
 _PAIR = re.compile(
     r"""(?P<q>['"])(?P<key>[^'"]+)(?P=q):\s*(?:(?:np\.\w+|tensor)\()?['"]?(?P<value>[^'",{}\[\]()]+)""", re.VERBOSE
@@ -70,24 +67,6 @@ def clean(line: str) -> str:
     if "pid=" in line and (ray := _RAY.match(line)) is not None:
         line = line[ray.end() :]
     return line.rstrip()
-
-
-def cleaner() -> Callable[[str], str]:
-    """`clean` for many lines. It keeps the last line's head, for most of the next begin with the same."""
-    head, many = "\n", 0
-
-    def cleaned(line: str) -> str:
-        nonlocal head, many
-        if line.startswith(head) and not line.startswith("\x1b", many):
-            line = line[many:]
-            return (_COLOURS.sub("", line) if "\x1b" in line else line).rstrip()
-        if "pid=" in line and (found := _COLOURED.match(line)) is not None:
-            plain = _COLOURS.sub("", found[0])
-            if (ray := _RAY.match(plain)) is not None and ray.end() == len(plain):
-                head, many = found[0], found.end()
-        return clean(line)
-
-    return cleaned
 
 
 def numbers_of(text: str) -> Row | None:

@@ -15,11 +15,11 @@ import lzma
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.history.history import Note
 from fleetsim.json_text import from_loose_json
 
 _TEXTS = ("log", "MESSAGE", "message", "msg", "line", "textPayload", "@message")
@@ -47,13 +47,58 @@ _PACKED: Mapping[bytes, Callable[[Path], Any]] = {
 }
 BROKEN = (OSError, EOFError, lzma.LZMAError, zlib.error)
 """What reading a packed file raises where it is broken."""
+_PIECE = 1 << 16
+
+
+class _Unpacked(io.RawIOBase):
+    """A packed file's whole lines. Where it was cut off (`cut`), they end with the last one before."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self.cut = file, False
+        self._held, self._ready, self._over = bytearray(), 0, False
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """The next bytes of lines that are whole."""
+        while not self._ready and not self._over:
+            try:
+                piece = self._file.read1(_PIECE)
+            except EOFError:
+                self.cut, piece = True, b""
+                self._held.clear()
+            self._over, before = not piece, len(self._held)
+            self._held += piece
+            last = piece.rfind(b"\n")
+            self._ready = len(self._held) if self._over else before + last + 1 if last >= 0 else 0
+        part = self._held[: min(self._ready, len(buffer))]
+        del self._held[: len(part)]
+        self._ready -= len(part)
+        buffer[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        """Closes the packed file."""
+        self._file.close()
+        super().close()
+
+
+def cut_notes(file: IO[str], path: Path) -> list[Note]:
+    """That a packed file which `open_text` gave, read to its end, was cut off."""
+    text = file.text if isinstance(file, _Lines) else file
+    raw = getattr(getattr(text, "buffer", None), "raw", None)
+    if not isinstance(raw, _Unpacked) or not raw.cut:
+        return []
+    return [Note("truncated", f"{path.name} is packed and was cut short: read up to its last whole line.")]
 
 
 class _Lines(io.TextIOBase):
     """Lines as a file."""
 
     def __init__(self, lines: Iterable[str], file: IO[str]) -> None:
-        self._lines, self._file = iter(lines), file
+        self._lines, self.text = iter(lines), file
 
     def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
         """The next line, whole."""
@@ -70,7 +115,7 @@ class _Lines(io.TextIOBase):
 
     def close(self) -> None:
         """Closes the file that they came from."""
-        self._file.close()
+        self.text.close()
         super().close()
 
 
@@ -78,15 +123,14 @@ def open_text(path: Path, newline: str | None = None) -> IO[str]:
     """The file as UTF-8 text (a byte order mark is passed over), unpacked and without what carried its lines. Bytes
     that are no text, as where two processes write at once or a file was cut, are replaced: they spoil their own line.
 
-    Raises InputError: nothing unpacks it; OSError."""
+    What is packed ends where it was cut off (`cut_notes`). Raises InputError: nothing unpacks it; OSError."""
     with path.open("rb") as file:
         start = file.read(4)
-    unpack = next(
-        (unpack for magic, unpack in _PACKED.items() if start.startswith(magic)), partial(Path.open, mode="rb")
-    )
+    unpack = next((unpack for magic, unpack in _PACKED.items() if start.startswith(magic)), None)
 
     def opened() -> IO[str]:
-        return io.TextIOWrapper(unpack(path), encoding="utf-8-sig", errors="replace", newline=newline)
+        data = path.open("rb") if unpack is None else io.BufferedReader(_Unpacked(unpack(path)))
+        return io.TextIOWrapper(data, encoding="utf-8-sig", errors="replace", newline=newline)
 
     text = opened()
     carried = _carried(list(itertools.islice(text, _LOOKED)), text)

@@ -227,15 +227,15 @@ class WindowFields:
             raise InputError([Problem("--framework", self.framework, "means something with --from only", "drop it")])
 
 
-def step_of(text: str, name: str = STEP) -> float | None:
-    """Seconds between values; None for auto, the scrape interval. name: of the flag. Raises InputError."""
+def step_of(text: str) -> float | None:
+    """Seconds between values; None for auto, the scrape interval. Raises InputError."""
     from fleetsim.history.window import parse_span
 
     if text == "auto":
         return None
     seconds = parse_span(text)
     if seconds is None or seconds <= 0:
-        raise InputError([Problem(name, text, "must be auto or a span of time", "for example 15s, 1m")])
+        raise InputError([Problem(STEP, text, "must be auto or a span of time", "for example 15s, 1m")])
     return seconds
 
 

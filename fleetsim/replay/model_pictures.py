@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fleetsim import units
 from fleetsim.history.window import has_clock
@@ -165,13 +164,12 @@ def backtest_chart(back: Backtest | None) -> Chart | None:
         if whole is not None:
             title += f": {error_words(whole)} off"
 
-        def values(of: Sequence[float | None], factor: float = factor) -> NDArray[np.float64]:
-            return np.array([np.nan if v is None else factor * v for v in of])
-
-        x, observed = stepped(clock, start, end, values([None if r is None else r.observed for r in rows]))
-        x2, predicted = stepped(clock, start, end, values([None if r is None else r.predicted for r in rows]))
-        _, low = stepped(clock, start, end, values([None if r is None else r.interval.ci_low for r in rows]))
-        _, high = stepped(clock, start, end, values([None if r is None else r.interval.ci_high for r in rows]))
+        nothing = (np.nan,) * 4
+        told = [
+            nothing if r is None else (r.observed, r.predicted, r.interval.ci_low, r.interval.ci_high) for r in rows
+        ]
+        lines = (stepped(clock, start, end, factor * column) for column in np.array(told).T)
+        (x, observed), (x2, predicted), (_, low), (_, high) = lines
         x3, low = squared(x2, low)
         _, high = squared(x2, high)
         series = (

@@ -22,20 +22,15 @@ from fleetsim.tell.charts.chart import Chart, ChartSeries, Mark, MarkLook, Panel
 _FEW, _MOST_NAMED = 3, 3
 # A band of up to so many instances is from the lowest to the highest, of more from the 10th to the 90th percentile.
 _ALL_OF = 10
-LOOKS: dict[str, tuple[str, MarkLook]] = {
-    "working": ("makes tokens", MarkLook("accent")),
-    "paused": ("whole fleet paused", MarkLook("second", lanes=((0.0, 0.38), (0.62, 1.0)))),
-    "idle": ("no request", MarkLook("third", lanes=((0.42, 0.58),))),
-    "still": ("no token", MarkLook("second", lanes=((0.25, 0.75),))),
-    "unread": ("not read", MarkLook("quiet", lanes=((0.0, 0.16), (0.84, 1.0)))),
+# What an instance does: its name in the legend, the colour, which parts of its row are filled, and how that is told.
+_DOES: dict[Doing, tuple[str, str, tuple[tuple[float, float], ...], str]] = {
+    "working": ("makes tokens", "accent", ((0.0, 1.0),), "thick: it makes tokens"),
+    "paused": ("whole fleet paused", "second", ((0.0, 0.38), (0.62, 1.0)), "two stripes: the whole fleet is paused"),
+    "idle": ("no request", "third", ((0.42, 0.58),), "thin: it holds no request"),
+    "still": ("no token", "second", ((0.25, 0.75),), "half as thick: it makes no token, not in such a pause"),
+    "unread": ("not read", "quiet", ((0.0, 0.16), (0.84, 1.0)), "two hair lines: it is there and was not read"),
 }
-_TOLD: dict[Doing, str] = {
-    "working": "thick: it makes tokens",
-    "paused": "two stripes: the whole fleet is paused",
-    "idle": "thin: it holds no request",
-    "still": "half as thick: it makes no token, not in such a pause",
-    "unread": "two hair lines: it is there and was not read",
-}
+LOOKS = {doing: (name, MarkLook(colour, lanes=lanes)) for doing, (name, colour, lanes, _) in _DOES.items()}
 _EACH = {
     "tok_s": ("output tok/s of an instance", 140),
     "running": ("requests running on an instance", 110),
@@ -153,12 +148,12 @@ def activity_chart(activity: Activity, whole_s: float) -> Chart:
     words += ", the end of the window." if part else "."
     if len(rows) < activity.of:
         words += f" {len(rows)} of {activity.of:,} instances: those that stand out, and others evenly."
-    told = "; ".join(_TOLD[doing] for doing in DOING if doing in used)
+    told = "; ".join(_DOES[doing][3] for doing in DOING if doing in used)
     words += (
         f" {units.capital(told)}; nothing: it is not there. What is shorter than the time between two readings "
         f"({units.seconds(activity.resolution_s)}) is not told apart."
     )
-    return Chart("activity", "What each instance did", words, Spans(clock.axis(), rows, LOOKS))
+    return Chart("activity", "What each instance did", words, Spans(clock.axis(), rows, {**LOOKS}))
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:

@@ -13,14 +13,12 @@ from fleetsim.history.step_logs.console import (
     _VERL,
     SHAPES,
     Shape,
-    _category,
-    _panel_quick,
     _verl_pairs,
     rows_of,
     shape_of,
 )
 from fleetsim.history.step_logs.rows import RunLogTable, flat
-from fleetsim.history.text import _PAIR, Row, clean, cleaner, dict_of, number, numbers_of
+from fleetsim.history.text import _PAIR, Row, clean, dict_of, number, numbers_of
 from fleetsim.json_text import from_loose_json
 from fleetsim.records import replace
 
@@ -75,17 +73,6 @@ def test_most_lines_of_verl_are_read_quickly(monkeypatch: pytest.MonkeyPatch) ->
     assert shape is not None
     assert list(rows_of(shape, lines)) == careful
     assert len(careful) == 6
-
-
-_PARTS = st.sampled_from(
-    ["\x1b[36m", "\x1b[0m", "\x1b[1", "(A pid=3)", "(A pid=3, ip=1)", "(B (x) pid=4)", "pid=5", " ", "a", "("]
-)
-
-
-@given(st.lists(st.lists(_PARTS, max_size=8).map("".join), max_size=8).map(lambda lines: lines * 2))
-@example(["\x1b[36m(A pid=3)\x1b[0m a", "\x1b[36m(A pid=3)\x1b[0m \x1b[1m a", "\x1b[36m(A pid=3)\x1b[0m \x1b[1m b \n"])
-def test_lines_with_the_same_head_are_cleaned_as_one_alone_is(lines: list[str]) -> None:
-    assert list(map(cleaner(), lines)) == list(map(clean, lines))
 
 
 _HEADINGS = (
@@ -151,30 +138,6 @@ def test_what_carries_a_line_does_not_change_it(shape: Shape, head: str) -> None
     assert repr(list(rows_of(shape, [f"{head}{line}\n" for line in _HEADINGS]))) == repr(plain)
 
 
-_WORDS = st.text(st.sampled_from('ab1 :|_/"\\\xa0\t.'), max_size=5)
-_FIELDS = st.tuples(st.sampled_from(["a", "b", "b c", ""]) | _WORDS, _NUMBERS | _WORDS).map(": ".join)
-
-
-@example([("time", "|: 0.0")])
-@example([("time", "| a: 0.0")])
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["time", "other"]) | _WORDS, st.lists(_FIELDS, max_size=4).map(" | ".join)),
-        max_size=3,
-    )
-)
-def test_a_panel_of_open_instruct_is_read_the_same_either_way(panel: list[tuple[str, str]]) -> None:
-    panel = [(category.partition(" ")[0], text.strip()) for category, text in panel]
-    quick = _panel_quick(panel)
-    if quick is not None:
-        assert quick == dict(pair for each in panel for pair in _category(*each))
-
-
-def test_most_panels_are_read_quickly() -> None:
-    panel = [("other", "episode: 3 | epoch: 0.01"), ("time", "total: 1.50 | saving: 1.00e-06")]
-    assert _panel_quick(panel) == {"episode": 3, "epoch": 0.01, "time/total": 1.5, "time/saving": 1e-6}
-
-
 _ITEMS = (
     st.floats()
     | st.integers()
@@ -213,15 +176,13 @@ def test_what_is_no_json_is_no_row(text: str) -> None:
     assert numbers_of(text) is None
 
 
-@given(st.lists(st.dictionaries(st.sampled_from("abcdef"), st.floats(), max_size=4), max_size=30), st.integers(1, 8))
-def test_a_table_holds_its_rows(rows: list[Row], many: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fleetsim.history.step_logs.rows._MANY", many)
-        table = RunLogTable(lambda name: name != "f")
-        for row in rows:
-            table.add(row)
-        assert len(table) == len(rows)
-        assert set(table.names) == {name for row in rows for name in row}
-        for name in "abcde":
-            np.testing.assert_array_equal(table.column(name), [row.get(name, np.nan) for row in rows])
-        assert np.isnan(table.column("f")).all()
+@given(st.lists(st.dictionaries(st.sampled_from("abcdef"), st.floats(), max_size=4), max_size=30))
+def test_a_table_holds_its_rows(rows: list[Row]) -> None:
+    table = RunLogTable(lambda name: name != "f")
+    for row in rows:
+        table.add(row)
+    assert len(table) == len(rows)
+    assert set(table.names) == {name for row in rows for name in row}
+    for name in "abcde":
+        np.testing.assert_array_equal(table.column(name), [row.get(name, np.nan) for row in rows])
+    assert np.isnan(table.column("f")).all()

@@ -9,6 +9,7 @@ import lzma
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fleetsim.errors import InputError
@@ -103,7 +104,31 @@ def test_packed_text_is_unpacked(tmp_path: Path, pack: Callable[[bytes], bytes])
     path.write_bytes(pack(_docker(LINES).encode()))
     with open_text(path) as file:
         assert list(file) == [f"{line}\n" for line in LINES]
-    path.write_bytes(pack("\n".join(LINES).encode())[:-20])
+
+
+@pytest.mark.parametrize("form", ["console", "jsonl", "csv"])
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+def test_a_packed_log_that_was_cut_off_is_read_up_to_there(
+    tmp_path: Path, form: str, pack: Callable[[bytes], bytes]
+) -> None:
+    path, seconds = tmp_path / "train.log.gz", np.random.default_rng(1).uniform(20.0, 40.0, 2000)
+    rows = [{"step": k + 1, "timing_s/step": s + 20.0, "timing_s/gen": s} for k, s in enumerate(seconds.tolist())]
+    parts = {
+        "console": [
+            "step:{step} - timing_s/step:{timing_s/step} - timing_s/gen:{timing_s/gen}".format_map(r) for r in rows
+        ],
+        "jsonl": [json.dumps(row) for row in rows],
+        "csv": [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)],
+    }
+    packed = pack(("\n".join(parts[form]) + "\n").encode())
+    path.write_bytes(packed[: len(packed) // 2])
+    history = read_file(path)
+    assert history.steps is not None
+    read = history.steps.columns["wait_s"]
+    assert 900 < len(read) < 1100
+    assert read.tolist() == seconds[: len(read)].tolist()
+    assert ["was cut short" in note.text for note in history.notes if note.kind == "truncated"] == [True]
+    path.write_bytes(packed[:-8] + bytes(8))  # whole, but not what was packed
     with pytest.raises(InputError):
         read_file(path)
 

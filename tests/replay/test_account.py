@@ -72,6 +72,9 @@ def test_a_healthy_job_is_left_alone_also_with_evaluations_checkpoints_and_jitte
         ({"gen": 90.0}, "rollout slow", 47.3, None),  # beside 42.7 s of log-probs, reference and update
         ({"update_actor": np.where(np.arange(STEPS) < 30, 40.0, 90.0)}, "trainer slow", 50.0, 31),
         ({"reward": np.where(np.arange(STEPS) < 30, 0.5, 50.0)}, "reward slow", 49.5, 31),
+        ({"update_actor": np.linspace(40.0, 120.0, STEPS)}, "trainer slow", 40.0, None),  # the run's mean
+        ({"reward": np.where(np.arange(STEPS) % 5 == 4, 121.0, 1.0)}, "reward slow", 25.0, None),
+        ({"update_weights": np.where(np.arange(STEPS) % 4 == 3, 91.0, 1.0)}, "weight sync slow", 21.2, None),
     ],
 )
 def test_a_cause_is_named_with_its_seconds(
@@ -192,6 +195,25 @@ def test_a_trainer_that_never_waits_sets_the_pace_of_a_log_that_times_no_sample(
     assert levers_of(seen) == ()
     assert "saves at most 199 s" in pace_words(seen)
     assert pace_words(_seen(tmp_path)) == ""
+
+
+@pytest.mark.parametrize(("train", "first", "seconds"), [(90.0, 88.0, 39.2), (40.0, 88.0, None), (90.0, 2.0, None)])
+def test_a_trainer_beside_rollout_that_nothing_times_is_held_against_the_first_batch(
+    tmp_path: Path, train: float, first: float, seconds: float | None
+) -> None:
+    path = tmp_path / "run.jsonl"
+    with path.open("w") as file:
+        for n in range(STEPS):
+            wait = 0.0 if n else first  # two more batches are in the making while the first one is waited for
+            timing = {"exposed_generation": wait, "policy_training": train, "weight_sync": 1.0}
+            row = {f"timing/train/{name}": value for name, value in timing.items()}
+            row |= {"timing/train/total_step_time": wait + train + 6.0, "train/avg_trajectory_age": 2.0}
+            row |= {"train/mean_gen_tokens_per_sample": 1500.0, "train/max_gen_tokens_per_sample": 8000.0}
+            file.write(json.dumps({"step": n + 1, **row}) + "\n")
+    found = levers_of(observe(read_file(path)))
+    assert [lever.cause for lever in found] == ([] if seconds is None else ["trainer slow"])
+    if seconds is not None:  # beyond 88 s / sqrt(3)
+        assert found[0].mean == pytest.approx(seconds, abs=0.1)
 
 
 def test_a_slow_instance_costs_its_seconds_beside_a_trainer_that_takes_as_long(tmp_path: Path) -> None:
@@ -406,6 +428,8 @@ ROLL = {"time/step_generate": 40.0, "time/step_train": 45.0, "time/step_model_up
 ROLL |= {"time/old_log_probs": 1.0, "scheduler/off_policy_ratio": 1.8, "scheduler/math_rule/time/reward/mean": 0.0}
 ROLL |= {"scheduler/math_rule/time/generate/mean": 150.0, "scheduler/math_rule/time/generate/max": 190.0}
 ROLL |= {"token/response_length/mean": 900.0, "token/response_length/max": 3000.0, "system/batch_size": 256.0}
+NEMO = {"timing/train/exposed_generation": 60.0, "timing/train/policy_training": 40.0, "train/avg_trajectory_age": 1.9}
+NEMO |= {"timing/train/total_step_time": 102.0, "train/mean_gen_tokens_per_sample": 900.0}
 
 
 @pytest.mark.parametrize(
@@ -434,13 +458,18 @@ ROLL |= {"token/response_length/mean": 900.0, "token/response_length/max": 3000.
         # rewards are timed, and take nothing: that samples wait for a place in an engine makes no judge
         (ROLL, {}, "rollout slow"),
         (ROLL, {"scheduler/math_rule/time/reward/mean": 140.0}, "judge or tool slow"),
+        # nothing is timed but the versions of the weights that pass
+        (NEMO, {}, "rollout slow"),
+        (NEMO, {"train/avg_trajectory_age": 0.3}, "in-flight cap"),
     ],
 )
 def test_why_rollout_is_slow_as_far_as_the_framework_s_own_metrics_say(
     tmp_path: Path, row: dict[str, float], told: dict[str, float], cause: str
 ) -> None:
     rows = [row | told | ({"episode": 512.0 * n} if "time/training" in row else {}) for n in range(STEPS)]
-    assert [lever.cause for lever in levers_of(_lines(tmp_path, rows))] == [cause]
+    found = levers_of(_lines(tmp_path, rows))
+    assert [lever.cause for lever in found] == [cause]
+    assert ("the log does not say" in found[0].why) == (not told and row in (NEMO, SKYRL))
 
 
 @pytest.mark.parametrize(("sigma", "cause"), [(1.3, "long tail"), (0.5, "rollout slow")])

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.errors import InputError
+from fleetsim.records import replace
 from fleetsim.replay.change.patch import Deployment, parse_deployment, patch_of, rollback_command
 
 
@@ -50,7 +51,7 @@ def test_a_worker_group_is_tested_by_name_before_it_is_changed() -> None:
 
 
 def test_ranks_of_one_pod() -> None:
-    target = parse_deployment("rollout", instances_per_replica=8)
+    target = replace(parse_deployment("rollout"), instances_per_replica=8)
     assert patch_of(target, 24).replicas == 3
     assert rollback_command(target, 16).endswith("--replicas 2")
     with pytest.raises(InputError, match="deploy 24 instead"):

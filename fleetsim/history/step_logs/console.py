@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import Struct
 
 from fleetsim.history.step_logs.frameworks import BY_NAME, CLOCKS, RUNNING, known_as
-from fleetsim.history.text import Pairs, Row, bare, clean, cleaner, dict_of, lasts, number, numbers_of
+from fleetsim.history.text import Pairs, Row, bare, clean, dict_of, lasts, number, numbers_of
 
 _AREAL = re.compile(r"\bTrain step (\d+)/\d+ done\.$")
 _PANEL = re.compile(r"^╭─+ Metrics ─+╮$")
@@ -111,26 +111,8 @@ def _open_instruct(lines: Iterable[str]) -> Iterator[Row]:
         elif line.startswith("╭") and _PANEL.match(line) is not None:
             rows = []
         elif rows is not None and line.startswith("╰"):
-            panel = [(category, " ".join(texts)) for category, texts in rows]
-            row = _panel_quick(panel)
-            yield dict(pair for each in panel for pair in _category(*each)) if row is None else row
+            yield dict(pair for category, texts in rows for pair in _category(category, " ".join(texts)))
             rows = None
-
-
-def _panel_quick(panel: list[tuple[str, str]]) -> Row | None:
-    """A panel of plain numbers, made an object of JSON and read as that; None where something else is in it."""
-    whole = " ".join(f"{category} {text}" for category, text in panel)
-    if not whole.isascii() or '"' in whole or "\\" in whole or "  " in whole or " :" in whole:
-        return None
-    parts = []
-    for category, text in panel:
-        prefix = "" if category == "other" else f"{category}/"
-        told = text.replace(" | ", f',"{prefix}').replace(": ", '":')
-        if "|" in told:  # one that parts nothing
-            return None
-        parts.append(f'"{prefix}{told}')
-    row = numbers_of(f"{{{','.join(parts)}}}")
-    return None if row is None or "" in row else row
 
 
 def _category(category: str, text: str) -> Iterator[tuple[str, float]]:
@@ -171,7 +153,6 @@ def _skyrl(lines: Iterable[str]) -> Iterator[Row]:
     """The dictionaries of a step, over as many lines as they have; other processes may print between."""
     number_of: float | None = None
     text: list[str] = []
-    clean = cleaner()
     for raw in lines:
         if number_of is None and "Step " not in raw:
             continue
@@ -250,7 +231,7 @@ def rows_of(shape: Shape, lines: Iterable[str], wanted: Callable[[str], bool] | 
     counts = {*BY_NAME[shape.framework].step, *CLOCKS, *RUNNING}
     known: dict[str, bool] = {}
     lines = filter(shape.says, lines)
-    for row in shape.rows(lines if shape.cleans else map(cleaner(), lines)):
+    for row in shape.rows(lines if shape.cleans else map(clean, lines)):
         for name in row:
             told = known.get(name)
             if told is None:

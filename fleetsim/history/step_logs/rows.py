@@ -16,87 +16,55 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Floats, Note
 from fleetsim.history.step_logs.console import Shape, rows_of, shape_of
 from fleetsim.history.text import number, numbers_of, reading
-from fleetsim.history.wrapped import open_text
+from fleetsim.history.wrapped import cut_notes, open_text
 from fleetsim.json_text import from_loose_json
-
-# Rows that are put into their columns at once.
-_MANY = 1024
 
 
 class RunLogTable:
-    """Rows of metrics; NaN where a row does not say.
+    """Rows of metrics, packed: of each metric the rows that say it, and its numbers.
 
-    wanted: whether a metric is kept, asked once for each name. framework: whose the rows are, where their form tells
-    it.
+    wanted: whether a metric is kept, asked once for each name. names: every metric that was seen, also those that are
+    not kept, in the order in which they came. framework: whose the rows are, where their form tells it.
     """
 
     def __init__(self, wanted: Callable[[str], bool] | None = None) -> None:
-        self._names: dict[str, None] = {}  # in the order in which they came
+        self.names: dict[str, None] = {}
         self.framework: str | None = None
         self._wanted = wanted
-        self._columns: dict[str, array[float]] = {}
-        # Of the last rows, by their metrics: which rows they are, and their numbers one after the other.
-        self._held: dict[tuple[str, ...], tuple[list[int], list[float]]] = {}
+        self._kept: dict[str, tuple[array[int], array[float]] | None] = {}
         self._rows = 0
-
-    @classmethod
-    def of(cls, columns: Mapping[str, Floats], names: Collection[str]) -> RunLogTable:
-        """A table of whole columns, of equal length. names: every metric that was seen."""
-        table = cls()
-        table._names = dict.fromkeys(names)
-        table._columns = {name: array("d", column.tobytes()) for name, column in columns.items()}
-        table._rows = max(map(len, columns.values()), default=0)
-        return table
 
     def __len__(self) -> int:
         return self._rows
 
-    @property
-    def names(self) -> Collection[str]:
-        """Every metric that was seen, also those that are not kept."""
-        self._settle()
-        return self._names
-
     def add(self, row: Mapping[str, float]) -> None:
         """One more row."""
-        kind = tuple(row)
-        held = self._held.get(kind)
-        if held is None:
-            held = self._held[kind] = ([], [])
-        at, values = held
-        at.append(self._rows)
-        values.extend(row.values())
+        for name, value in row.items():
+            try:
+                kept = self._kept[name]
+            except KeyError:
+                self.names[name] = None
+                keeps = self._wanted is None or self._wanted(name)
+                kept = self._kept[name] = (array("q"), array("d")) if keeps else None
+            if kept is not None:
+                kept[0].append(self._rows)
+                kept[1].append(value)
         self._rows += 1
-        if self._rows % _MANY == 0:
-            self._settle()
+
+    def fill(self, columns: Mapping[str, Floats], names: Collection[str]) -> RunLogTable:
+        """The table, which has no rows yet, with whole columns of equal length. names: every metric that was seen."""
+        self.names |= dict.fromkeys(names)
+        self._rows = max(map(len, columns.values()), default=0)
+        every = array("q", range(self._rows))
+        self._kept |= {name: (every, array("d", column.tobytes())) for name, column in columns.items()}
+        return self
 
     def column(self, name: str) -> Floats:
-        """(rows,) of one metric; no row can be added from here on."""
-        self._settle()
-        return self._filled(self._columns.setdefault(name, array("d")))
-
-    def _settle(self) -> None:
-        """Puts the rows that are held into their columns. Rows of the same metrics, as most are, go there together."""
-        for kind, (at, values) in self._held.items():
-            rows = np.array(at)
-            numbers = np.frombuffer(array("d", values)).reshape(len(rows), len(kind))
-            for place, name in enumerate(kind):
-                if self._keeps(name):
-                    self._filled(self._columns[name])[rows] = numbers[:, place]
-        self._held.clear()
-
-    def _filled(self, column: array[float]) -> Floats:
-        """A column, made as long as there are rows."""
-        column.frombytes(np.full(self._rows - len(column), np.nan).tobytes())
-        return np.frombuffer(column)
-
-    def _keeps(self, name: str) -> bool:
-        """Whether a metric has a column, which it gets when it is first seen."""
-        if name not in self._names:
-            self._names[name] = None
-            if self._wanted is None or self._wanted(name):
-                self._columns[name] = array("d")
-        return name in self._columns
+        """(rows,) of one metric, NaN where a row does not say it."""
+        found = np.full(self._rows, np.nan)
+        if (kept := self._kept.get(name)) is not None and len(kept[0]):
+            found[np.frombuffer(kept[0], dtype=np.int64)] = np.frombuffer(kept[1])
+        return found
 
 
 def last_kept(at: Floats) -> float:
@@ -142,7 +110,7 @@ class Scalars:
             columns["_timestamp"] = time_s
         kept = steps <= last_kept(max(known, key=len).astype(float)) if known else slice(None)
         columns = {name: column[kept] for name, column in columns.items()}
-        return RunLogTable.of(columns, [*self.names, "step", "_timestamp"])
+        return RunLogTable().fill(columns, [*self.names, "step", "_timestamp"])
 
 
 _RUN_PREFIX = re.compile(r"^(.+) - (.+)$")  # a run's name may have " - " in it, a metric's has not
@@ -157,22 +125,21 @@ def read_rows(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[
     runs in one table, no rows.
     """
     table = RunLogTable(wanted)
+    notes: list[Note] = []
     with reading(path):
         with open_text(path) as file:
             start, console = _beginning(file)
-        with open_text(path) as file:
+        json = start[:1] in ("{", "[")
+        with open_text(path, newline=None if json or console is not None else "") as file:
             if console is not None:
                 table.framework = console.framework
                 for row in rows_of(console, file, wanted):
                     table.add(row)
-                return table, []
-            if start.startswith("["):
-                return table, _document(file.read(), path, table)
-            if start.startswith("{"):
-                return table, _json(file, path, table)
-        with open_text(path, newline="") as file:
-            _csv(file, path, table)
-    return table, []
+            elif json:
+                notes = _document(file.read(), path, table) if start[0] == "[" else _json(file, path, table)
+            else:
+                _csv(file, path, table)
+            return table, [*notes, *cut_notes(file, path)]
 
 
 def _beginning(file: IO[str]) -> tuple[str, Shape | None]:

@@ -54,7 +54,13 @@ def steps_of_table(table: RunLogTable, known: FrameworkLog, names: Mapping[str, 
     values = {}
     for metric, column in columns.items():
         out = np.full(len(numbers), np.nan)
-        _put_loose(out, column, loose, follower, place, metric in known.added)
+        some = np.isfinite(column[loose])
+        row, said = follower[some], column[loose[some]]
+        if metric not in known.added:
+            out[place[row]] = said
+        elif len(row):
+            sums, each = np.bincount(row, weights=said), np.unique(row)
+            out[place[each]] = sums[each]
         own = np.isfinite(column[rows])
         out[place[own]] = column[rows][own]
         if np.isfinite(out).any():
@@ -63,25 +69,6 @@ def steps_of_table(table: RunLogTable, known: FrameworkLog, names: Mapping[str, 
     again = (at[rows] < highest) & (first[place] < np.arange(len(rows)))
     resumed = np.isin(numbers, at[rows][again & (np.diff(at[rows], prepend=-np.inf) < 0)])
     return TableSteps(numbers, values, int(again.sum()), resumed, len(every) - len(rows))
-
-
-def _put_loose(
-    out: Floats,
-    column: Floats,
-    loose: NDArray[np.int64],
-    follower: NDArray[np.int64],
-    place: NDArray[np.int64],
-    added: bool,
-) -> None:
-    """Values of rows without a step number, at the place of the row that follows: its last row counts for a step."""
-    some = np.isfinite(column[loose])
-    loose, follower = loose[some], follower[some]
-    if not added:
-        out[place[follower]] = column[loose]
-    elif len(loose):
-        sums = np.bincount(follower, weights=column[loose])
-        some_rows = np.unique(follower)
-        out[place[some_rows]] = sums[some_rows]
 
 
 # What a step is made of, where its parts come one after the other.
@@ -114,6 +101,10 @@ def derive(
         if rest == "wait_s":  # of a synchronous step, whose generation no timer has
             columns["generate_s"] = columns["wait_s"]
         _training(columns)
+    wait = columns.get("wait_s")  # of a generation that no timer has
+    if wait is not None and "generate_s" not in columns and columns["step"][0] in (0, 1) and np.isfinite(wait[0]):
+        lengths = columns.get("length_mean", np.ones(len(columns["step"])))
+        columns["first_batch_s"] = wait[0] * lengths / np.where(lengths[0] > 0, lengths[0], np.nan)
     return [
         *clocked,
         *_summed(columns),

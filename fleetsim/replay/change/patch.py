@@ -43,7 +43,7 @@ class Patch(Struct, frozen=True):
     replicas: int
 
 
-def parse_deployment(text: str, instances_per_replica: int = 1) -> Deployment:
+def parse_deployment(text: str) -> Deployment:
     """`[KIND/]NAME[@NAMESPACE]`, a Deployment where no kind is said; `raycluster/NAME:GROUP[:INDEX]` for Ray.
 
     Raises InputError.
@@ -64,17 +64,14 @@ def parse_deployment(text: str, instances_per_replica: int = 1) -> Deployment:
     if kind == "RayCluster" and not _NAME.fullmatch(group):
         problems.append(Problem("--deployment", text, "names no worker group", "write raycluster/NAME:GROUP"))
     if group and kind not in (None, "RayCluster"):
-        problems.append(
-            Problem("--deployment", text, "only a RayCluster has groups", "leave out the colon and the rest")
-        )
+        rule, remedy = "only a RayCluster has groups", "leave out the colon and the rest"
+        problems.append(Problem("--deployment", text, rule, remedy))
     if index and not (index.isascii() and index.isdigit() and len(index) < 6):
         problems.append(Problem("--deployment", text, "the group's index is no number", "write NAME:GROUP:0"))
-    if instances_per_replica < 1:
-        problems.append(Problem("instances_per_replica", instances_per_replica, "must be at least 1", "use 1"))
     if problems or kind is None:
         raise InputError(problems)
     chosen: Kind = next(k for k in KINDS if k == kind)
-    return Deployment(name, namespace or None, chosen, instances_per_replica, group or None, int(index or 0))
+    return Deployment(name, namespace or None, chosen, group=group or None, group_index=int(index or 0))
 
 
 def patch_of(deployment: Deployment, instances: int) -> Patch:

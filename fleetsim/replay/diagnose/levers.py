@@ -24,6 +24,7 @@ from msgspec import Struct
 from fleetsim import units
 from fleetsim.history.step_logs.frameworks import ANY_CURES
 from fleetsim.replay.diagnose.step_scene import WORTH, StepScene, outside_share, scene_of, tail_s, unevenness, why_slow
+from fleetsim.replay.observe.account import FASTEST_S
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.phases import EVALUATES, UNEXPLAINED, Phase, plain
 
@@ -32,6 +33,7 @@ SYNC_LEAST_S, SYNC_MOST_S = 0.3, 17.0
 SYNC_S = math.sqrt(SYNC_LEAST_S * SYNC_MOST_S)
 SYNC_SHARE = 0.1  # of a step: weights that take less are sent as fast as a job needs them
 BALANCE = 1.5  # one side's seconds / the other's, beyond which it binds
+BESIDE = 1.25  # the same where both work at once: what the other side has ready beside it shows that it is ahead
 BEHIND = 0.75  # of a batch: so much of the next stands ready when the trainer takes one, and rollout is ahead of it
 HIDDEN = 0.2  # of a step: what is in no timer
 EVEN = 0.8  # the longest sample's seconds / what its length makes them, of a batch begun together in an even fleet
@@ -82,12 +84,17 @@ def _lever(
     found = scene.account.phase(column)
     if found is None:
         return
-    now, since = found.course.usual, None
+    course, since = found.course, None
+    now = course.usual if column == "wait_s" else found.each  # what an evaluation makes it wait is another lever's
     if _rose(scene, found):
-        before = max(0.0, found.course.before or 0.0)
+        before = max(0.0, course.before or 0.0)
         costs, since = (before, 0.9 * before, 1.1 * before), found.since_step
-    error = 2.0 * found.course.spread / math.sqrt(max(1, scene.account.steps - (found.course.at or 0)))
-    mean, least, most = (max(0.0, now - cost) for cost in costs)
+    error = 2.0 * course.spread / math.sqrt(max(1, scene.account.steps - (course.at or 0)))
+    usual = now
+    if course.kind == "rising":  # over the run its mean; at most what it takes at the end
+        usual = 0.5 * (now + (course.before or 0.0))
+        why = f"{why}; it rises from {plain(course.before or 0.0)} to {plain(now)} over the run"
+    mean, least, most = max(0.0, usual - costs[0]), max(0.0, now - costs[1]), max(0.0, usual - costs[2])
     yield StepLever(cause, found.name, column, mean, max(0.0, most - error), least + error, why, since)
 
 
@@ -113,24 +120,24 @@ def _forward(scene: StepScene) -> Iterator[StepLever]:
         ("values_s", "trainer slow", 4, 4),
     ):
         one, allowed = least * FORWARD * update, most * FORWARD_MOST * update
-        if scene.now(column) - allowed < WORTH * scene.step_s:
+        if scene.each(column) - allowed < WORTH * scene.step_s:
             continue
         why = (
             f"a pass forward takes a quarter to a third of the {update:.1f} s of the update beside it, and this phase "
-            f"takes {scene.now(column) / update:.1f} times the update"
+            f"takes {scene.each(column) / update:.1f} times the update"
         )
         yield from _lever(scene, cause, column, (one, 0.0, allowed), why)
 
 
 def _waited(scene: StepScene) -> Iterator[StepLever]:
     """A reward in the trainer's loop, and weights: both sides wait for them."""
-    now = scene.now("reward_s")
+    now = scene.each("reward_s")
     if not scene.rollout_binds and now >= WORTH * scene.step_s:
         why = "the trainer computes nothing while rewards are computed, and they can run beside the generation"
         yield from _lever(scene, "reward slow", "reward_s", (0.0, 0.0, 0.2 * now), why)
     sent = f"models of 7 to 1,000 billion parameters are sent in {SYNC_LEAST_S} to {SYNC_MOST_S:.0f} s"
     for column, cause in (("sync_s", "weight sync slow"), ("handover_s", "hand-over slow")):
-        now = scene.now(column)
+        now = scene.each(column)
         if now >= SYNC_SHARE * scene.step_s and now > SYNC_S:
             costs = (SYNC_S, SYNC_LEAST_S, min(now, SYNC_MOST_S))
             yield from _lever(scene, cause, column, costs, f"neither side works meanwhile, and {sent}")
@@ -154,13 +161,16 @@ def _trainer(scene: StepScene) -> Iterator[StepLever]:
     """A trainer beside which rollout stands idle, or after which it takes a small part of the step."""
     column = "update_s" if scene.account.phase("update_s") else "train_s"
     other = None if scene.account.estimated or scene.account.either else _rollout_s(scene)
-    if other is None or scene.rollout_binds or scene.now(column) < BALANCE * other:
+    least = BESIDE if scene.overlaps else BALANCE
+    if other is None and scene.account.mode == "asynchronous" and not scene.account.either:
+        other, least = _first_batch_s(scene), BALANCE
+    if other is None or scene.rollout_binds or scene.now(column) < least * other:
         return
     why = f"a batch is generated in {other:.1f} s, and the trainer holds the step for the rest"
     cost = other
     if scene.overlaps:  # then the trainer comes down to that, with all else that it computes
         cost = max(0.0, other - (scene.trainer_s - scene.now(column)))
-    yield from _lever(scene, "trainer slow", column, (cost, 0.9 * cost, BALANCE * other), why)
+    yield from _lever(scene, "trainer slow", column, (cost, 0.9 * cost, least * other), why)
 
 
 def _rollout_s(scene: StepScene) -> float | None:
@@ -185,6 +195,15 @@ def _rollout_s(scene: StepScene) -> float | None:
     flying = min(max(batch, m.get("in_flight_samples", batch)), m.get("in_flight_cap_samples", math.inf))
     batch_s = held * batch / max(1.0, flying)
     return batch_s if "in_flight_samples" in m else _at_least(scene, batch_s)
+
+
+def _first_batch_s(scene: StepScene) -> float | None:
+    """Seconds of a batch of a log that times no rollout, by its first one: the trainer waited for that with nothing
+    ready, while all that the window allows was in the making. No later one takes longer, and none less than its share
+    of those; their geometric middle counts. None where it came too soon to have been begun then."""
+    m = scene.means
+    first, longest = m.get("first_batch_s", 0.0), m.get("length_max", m.get("length_mean", math.inf))
+    return first / math.sqrt(scene.window) if first >= FASTEST_S * longest else None
 
 
 def _at_least(scene: StepScene, batch_s: float) -> float:

@@ -88,6 +88,11 @@ class StepScene(Struct, frozen=True):
         """Seconds that these phases take now."""
         return sum(map(self.account.now, columns))
 
+    def each(self, column: str) -> float:
+        """The same with what comes every few steps, spread over all: 0 where the log has none."""
+        found = self.account.phase(column)
+        return 0.0 if found is None else found.each
+
     def has(self, *columns: str) -> bool:
         """Whether the log has all of them."""
         return all(c in self.means for c in columns)
@@ -163,6 +168,8 @@ def why_slow(scene: StepScene) -> tuple[str, str]:
         if shown:
             return cause, shown
     ruled = "no cap, no drops, no long tail and no slow instance shows"
+    if scene.account.mode == "asynchronous" and m.keys().isdisjoint(_TELLING):
+        ruled = "whether a cap, drops, a judge or a slow instance hold it back the log does not say"
     if late := _late(scene):
         ruled = f"{ruled}; {late}"
     if scene.account.mode == "synchronous":
@@ -193,7 +200,7 @@ def _straggles(scene: StepScene) -> str:
         return ""
     longer, longest = work[1] / work[0], work[3] / work[2]
     said = f"the slowest takes {longer:.1f} times as long as the mean one, of {longest:.1f} times the tokens"
-    return "" if longer / longest < UNEVEN else f"{said}: an instance is slower than the others"
+    return "" if longer / longest < UNEVEN else f"{said}: an instance is slower than the others, or it was tried again"
 
 
 def outside_share(scene: StepScene) -> float:
@@ -214,11 +221,18 @@ def outside_share(scene: StepScene) -> float:
     return min(1.0, max(0.0, 1.0 - (most_s - mean_s) / (most - mean) * mean / mean_s))
 
 
+# What shows why rollout is slow beside a trainer.
+_TELLING = ("in_flight_samples", "in_flight_groups", "dropped_samples", "sample_s_mean", "group_s_mean")
+
+
 def _batches_in_flight(scene: StepScene) -> float:
-    """By Little's law, of groups that are taken a batch a step and that long in the making; infinite where no log says
-    how long. Engines that are too few have all in flight that the window allows, which is more than a batch."""
-    held = scene.means.get("group_s_mean", scene.means.get("sample_s_mean", math.inf))
-    return held / scene.step_s if scene.account.mode == "asynchronous" else math.inf
+    """By Little's law, of groups that are taken a batch a step and that long in the making: the versions of the weights
+    that pass meanwhile, where nothing times them; infinite where no log says that either. Engines that are too few have
+    all in flight that the window allows, which is more than a batch."""
+    m = scene.means
+    held = m.get("group_s_mean", m.get("sample_s_mean"))
+    batches = m.get("staleness_steps", math.inf) if held is None else held / scene.step_s
+    return batches if scene.account.mode == "asynchronous" else math.inf
 
 
 def _few(scene: StepScene) -> str:

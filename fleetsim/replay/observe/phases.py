@@ -37,6 +37,11 @@ class Phase(Struct, frozen=True):
         """Seconds of a step, on average, that its spikes add to what it usually takes."""
         return max(0.0, self.seconds - self.course.usual)
 
+    @property
+    def each(self) -> float:
+        """Seconds of a step that it takes now, those that come every few steps spread over all."""
+        return self.course.usual + (0.0 if self.course.every is None else self.beyond_usual)
+
 
 class Account(Struct, frozen=True):
     """The seconds of a step, by phase, the longest first.
