@@ -170,14 +170,12 @@ class Pool:
             yield tuple(self.unit * (b - a) for a, b in pairwise((0, *cuts, whole)))
 
     def _apart_way(self, counts: Sequence[int], found: Sequence[Outcome]) -> Way:
-        shares = tuple(
-            JobShare(
-                n, o.mean("step_s"), o.mean("step_s") / self.alone_s(job), o.mean("cost_per_step"), o.arrangement.label
-            )
-            for job, (n, o) in enumerate(zip(counts, found, strict=True))
-        )
+        shares = []
+        for job, (n, o) in enumerate(zip(counts, found, strict=True)):
+            step_s, way = o.mean("step_s"), _told(o.arrangement.label, o.arrangement.scenario)
+            shares.append(JobShare(n, step_s, step_s / self.alone_s(job), o.mean("cost_per_step"), way))
         duty = sum(n * _duty(o) for n, o in zip(counts, found, strict=True)) / self.gpus
-        return Way("apart", " + ".join(f"{n:,}" for n in counts), shares, duty, 0.0, tuple(found))
+        return Way("apart", " + ".join(f"{n:,}" for n in counts), tuple(shares), duty, 0.0, tuple(found))
 
     # --- On shared GPUs
 
@@ -273,8 +271,7 @@ class Pool:
     def _share(self, job: int, there: Scenario, gpus: int, step_s: float, usd_per_h: float, way: str) -> JobShare:
         """there: as it runs. usd_per_h: of the GPUs that it pays for; its workers and judges it pays always."""
         usd = (usd_per_h + beside_usd_per_h(there)) * step_s / 3600.0
-        way = ", ".join(filter(None, (way, workers_words(there))))
-        return JobShare(gpus, step_s, step_s / self.alone_s(job), usd, way)
+        return JobShare(gpus, step_s, step_s / self.alone_s(job), usd, _told(way, there))
 
     def switch_s_of(self, scenario: Scenario) -> float:
         """Seconds until GPUs that another job had serve this one."""
@@ -309,6 +306,11 @@ def _instances(scenario: Scenario, rollout: int, gpus: int, rules: Rules) -> int
     if more or instances not in split_counts(scenario, gpus, rules):
         raise InputError([Problem(flag("gpus"), rollout, "makes no whole instances", "another split")])
     return instances
+
+
+def _told(way: str, there: Scenario) -> str:
+    """A job's way in words, with the workers that it has there, if it limits any."""
+    return ", ".join(filter(None, (way, workers_words(there))))
 
 
 def _steps(scenario: Scenario) -> np.ndarray:

@@ -238,6 +238,17 @@ def test_shared_pools_cost_what_both_have() -> None:
         assert way.usd_per_round == pytest.approx(an_hour * way.shares[0].step_s / 3600, rel=0.02)
 
 
+def test_a_job_on_gpus_of_its_own_says_the_workers_that_are_paid_for() -> None:
+    """Those of the command that simulates it, not those of its file."""
+    a = fs.load(batch=32, len=200, max_len=400, trainer_step_s=5, trainer_gpus=1, instance_tok_s=2000, replications=1)
+    priced = a.with_(turns=2, tool_s=1, sandboxes=2, sandbox_price=0.1)
+    found = fs.pack([priced.with_({"name": "a"}), priced.with_({"name": "b"})], gpus=4)
+    apart = next(way for way in found.ways if way.kind == "apart")
+    counted = [outcome.arrangement.scenario.stations.tools.workers for outcome in apart.outcomes]
+    assert all(n is not None and n > 2 for n in counted)
+    assert [share.way.rsplit(", ", 1)[-1] for share in apart.shares] == [f"{n} sandboxes" for n in counted]
+
+
 def test_who_is_protected_keeps_its_step_or_nothing_is_advised() -> None:
     a = fs.load(batch=64, len=400, max_len=1024, trainer_step_s=10, trainer_gpus=1, sync_pause_s=1)
     jobs = [a.with_({"name": "first"}), a.with_({"name": "second"})]
