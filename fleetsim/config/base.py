@@ -23,7 +23,7 @@ class ConfigSection(BaseModel):
 S = TypeVar("S", bound=ConfigSection)
 
 
-def plain(section: type[S]) -> S:
+def unsaid(section: type[S]) -> S:
     """A section of which nothing is said. Its own rules are not compiled for it: a whole scenario's are, once."""
     return section.model_construct()
 

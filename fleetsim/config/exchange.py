@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fleetsim.config.base import ConfigSection, Count, CountOrZero, Fraction, Interval, PositiveSeconds, Seconds, plain
+from fleetsim.config.base import ConfigSection, Count, CountOrZero, Fraction, Interval, PositiveSeconds, Seconds, unsaid
 from fleetsim.config.pools import Backend, TrainerConfig
 from fleetsim.config.workload import Length
 from fleetsim.policies.law import LawName
@@ -52,7 +52,7 @@ class AdmissionConfig(ConfigSection):
         description="law cumulative_ratio: groups that are kept running when the law's count is used up (ROLL's "
         "max_additional_running_prompts)",
     )
-    adaptive: AdaptiveConfig = plain(AdaptiveConfig)
+    adaptive: AdaptiveConfig = unsaid(AdaptiveConfig)
     pool_samples: Count | None = Field(default=None, description="law fixed_pool: samples in flight at all times")
     age_reference: Literal["submission", "oldest_token", "creation"] = Field(
         default="submission",
@@ -237,7 +237,7 @@ class SyncConfig(ConfigSection):
         default=None,
         description="how the weights travel: gives the times above that are null, from bytes and bandwidths (link)",
     )
-    link: LinkConfig = plain(LinkConfig)
+    link: LinkConfig = unsaid(LinkConfig)
 
 
 class EvaluationConfig(ConfigSection):

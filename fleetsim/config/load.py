@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fleetsim import faces
-from fleetsim.config.base import ConfigSection, plain
+from fleetsim.config.base import ConfigSection, unsaid
 from fleetsim.config.data_files import find_scenario, read_text
 from fleetsim.config.problems import of_another_kind, problems_of, wrong_places
 from fleetsim.config.rules import broken_rules
@@ -201,7 +201,7 @@ def with_changes(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
     if problems:
         raise InputError(problems)
     raw = written_out(raw, last_word=True)
-    if scenario.follow != plain(FollowConfig):
+    if scenario.follow != unsaid(FollowConfig):
         raw = followed(scenario.model_dump(exclude_none=True), raw, changes)
     return _built(raw, (), "scenario", Path())
 
@@ -211,7 +211,7 @@ def _taken_apart(scenario: Scenario, changes: Iterable[str]) -> dict[str, Any]:
     touched = {long_path(path).partition(".")[0] for path in changes}
     if "workload" in touched:
         touched.add("stations")  # where a short form in it may stand for something
-    whole = scenario.follow == plain(FollowConfig)
+    whole = scenario.follow == unsaid(FollowConfig)
     kept = {n: v for n, v in scenario if whole and n not in touched and v is not None and _is_whole(v)}
     return {**scenario.model_dump(exclude_none=True, exclude=set(kept)), **kept}
 

@@ -19,7 +19,7 @@ from fleetsim.config.base import (
     Price,
     Seconds,
     beside_the_scenario,
-    plain,
+    unsaid,
     wrong,
 )
 
@@ -154,8 +154,8 @@ class FleetConfig(ConfigSection):
         default=8, description="prefix_affinity: samples above the least loaded instance before affinity gives way"
     )
     switch_s: Seconds = Field(default=0.0, description="colocated and lending: seconds to hand the GPUs over, each way")
-    lending: LendingConfig = plain(LendingConfig)
-    repack: RepackConfig = plain(RepackConfig)
+    lending: LendingConfig = unsaid(LendingConfig)
+    repack: RepackConfig = unsaid(RepackConfig)
     pools: Annotated[dict[str, PoolConfig], AfterValidator(Named), Field(max_length=_MOST_POOLS)] = Field(
         default_factory=Named, description="instances of other makes behind the same router"
     )
@@ -169,8 +169,8 @@ class FleetConfig(ConfigSection):
     straggler_slowdown: Annotated[float, Field(ge=1, le=1e6)] = Field(
         default=1.0, description="iteration time multiplier of the slow instances"
     )
-    failures: FailuresConfig = plain(FailuresConfig)
-    spot: SpotConfig = plain(SpotConfig)
+    failures: FailuresConfig = unsaid(FailuresConfig)
+    spot: SpotConfig = unsaid(SpotConfig)
 
     @field_validator("pools", mode="before")
     @classmethod
@@ -322,7 +322,7 @@ class TrainerConfig(ConfigSection):
         description="streaming: equal parts of the batch, each trained as soon as it is complete; fixed seconds are "
         "spread evenly over them",
     )
-    recipe: RecipeConfig = plain(RecipeConfig)
-    checkpoint: CheckpointConfig = plain(CheckpointConfig)
-    failures: TrainerFailuresConfig = plain(TrainerFailuresConfig)
-    scaling: ScalingConfig = plain(ScalingConfig)
+    recipe: RecipeConfig = unsaid(RecipeConfig)
+    checkpoint: CheckpointConfig = unsaid(CheckpointConfig)
+    failures: TrainerFailuresConfig = unsaid(TrainerFailuresConfig)
+    scaling: ScalingConfig = unsaid(ScalingConfig)

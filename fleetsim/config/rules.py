@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise, product
 
 from fleetsim import units
-from fleetsim.config.base import plain
+from fleetsim.config.base import unsaid
 from fleetsim.config.exchange import LinkConfig
 from fleetsim.config.judges import JUDGES, as_rollout, judges_of
 from fleetsim.config.law_numbers import POLICY_RULES, Rules, rule_of
@@ -131,7 +131,7 @@ def _relays_serve_other_nodes(s: Sections) -> Iterator[Problem]:
 
 @rule_of(TRANSPORT_RULES, "sync.transport", "sync.link")
 def _a_link_belongs_to_a_transport(s: Sections) -> Iterator[Problem]:
-    link, unread = s.sync.link, plain(LinkConfig)
+    link, unread = s.sync.link, unsaid(LinkConfig)
     changed = [name for name in type(link).model_fields if getattr(link, name) != getattr(unread, name)]
     if s.sync.transport is None and changed:
         rule = "only a transport reads it, and sync.transport is not given"

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
-from fleetsim.config.base import plain
+from fleetsim.config.base import unsaid
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.judges import JUDGES
 from fleetsim.config.law_numbers import law_of
@@ -85,7 +85,7 @@ def whole_engines(raw: Mapping[str, Any]) -> dict[str, Any]:
     """
     result = dict(raw)
     engine, fleet, run = (raw.get(name) for name in ("engine", "fleet", "run"))
-    dp = engine.get("dp", plain(EngineConfig).dp) if isinstance(engine, Mapping) else plain(EngineConfig).dp
+    dp = engine.get("dp", unsaid(EngineConfig).dp) if isinstance(engine, Mapping) else unsaid(EngineConfig).dp
     if not is_count(dp) or dp == 1:
         return result
 
@@ -93,7 +93,7 @@ def whole_engines(raw: Mapping[str, Any]) -> dict[str, Any]:
         asked = section.get("instances", usual) if isinstance(section, Mapping) else None
         return {**section, "instances": -(-asked // dp) * dp} if is_count(asked) and asked % dp else section
 
-    rounded = whole({} if fleet is None else fleet, plain(FleetConfig).instances)
+    rounded = whole({} if fleet is None else fleet, unsaid(FleetConfig).instances)
     result |= {} if rounded == {} else {"fleet": rounded}
     if isinstance(run, Mapping) and isinstance(run.get("events"), (list, tuple)):
         result["run"] = {**run, "events": [whole(event, None) for event in run["events"]]}
@@ -175,7 +175,7 @@ _READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
         for name in StationConfig.model_fields
     },
     "stations.reward.workers": (
-        lambda s: s.stations.reward.at == "reward" and s.workload.reward != plain(RewardConfig),
+        lambda s: s.stations.reward.at == "reward" and s.workload.reward != unsaid(RewardConfig),
         "stations.reward.at reward, with a workload.reward.latency_s,",
     ),
     **{

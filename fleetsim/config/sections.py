@@ -15,7 +15,7 @@ from fleetsim.config.base import (
     Name,
     PositiveSeconds,
     Price,
-    plain,
+    unsaid,
     wrong,
 )
 from fleetsim.config.engine import EngineConfig
@@ -251,7 +251,7 @@ def _count(raw: Mapping[str, Any], path: str) -> int | None:
     """The batch or the group size, the default where it is not given; None where it is no count."""
     value = _at(raw, path)
     if value is None:
-        return plain(TrainerConfig).batch_samples if path == BATCH else plain(WorkloadConfig).group_size
+        return unsaid(TrainerConfig).batch_samples if path == BATCH else unsaid(WorkloadConfig).group_size
     return value if is_count(value) else None
 
 
@@ -305,19 +305,19 @@ class Sections(ConfigSection):
         description="what a run showed of values in this file, with intervals: plans take these for how far an input "
         "may be off; a value that is given anew loses its record",
     )
-    follow: FollowConfig = plain(FollowConfig)
-    workload: WorkloadConfig = plain(WorkloadConfig)
-    stations: StationsConfig = plain(StationsConfig)
-    engine: EngineConfig = plain(EngineConfig)
-    fleet: FleetConfig = plain(FleetConfig)
-    trainer: TrainerConfig = plain(TrainerConfig)
-    sync: SyncConfig = plain(SyncConfig)
-    admission: AdmissionConfig = plain(AdmissionConfig)
-    buffer: BufferConfig = plain(BufferConfig)
-    evaluation: EvaluationConfig = plain(EvaluationConfig)
-    targets: TargetsConfig = plain(TargetsConfig)
-    cost: CostConfig = plain(CostConfig)
-    run: RunConfig = plain(RunConfig)
+    follow: FollowConfig = unsaid(FollowConfig)
+    workload: WorkloadConfig = unsaid(WorkloadConfig)
+    stations: StationsConfig = unsaid(StationsConfig)
+    engine: EngineConfig = unsaid(EngineConfig)
+    fleet: FleetConfig = unsaid(FleetConfig)
+    trainer: TrainerConfig = unsaid(TrainerConfig)
+    sync: SyncConfig = unsaid(SyncConfig)
+    admission: AdmissionConfig = unsaid(AdmissionConfig)
+    buffer: BufferConfig = unsaid(BufferConfig)
+    evaluation: EvaluationConfig = unsaid(EvaluationConfig)
+    targets: TargetsConfig = unsaid(TargetsConfig)
+    cost: CostConfig = unsaid(CostConfig)
+    run: RunConfig = unsaid(RunConfig)
 
     @property
     def groups_per_step(self) -> int:

@@ -15,7 +15,7 @@ from fleetsim.config.base import (
     Price,
     Seconds,
     Tokens,
-    plain,
+    unsaid,
 )
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.workload import ConstantTokens, Length
@@ -113,7 +113,7 @@ class JudgeConfig(ConfigSection):
         default="own", description="engines or an API of its own, or the rollout's engines"
     )
     engine: EngineConfig = Field(
-        default=plain(EngineConfig), description="as the rollout's engine; not read with an api"
+        default=unsaid(EngineConfig), description="as the rollout's engine; not read with an api"
     )
     instances: Annotated[int, Field(ge=1, le=MOST_JUDGES)] = Field(default=1, description="engines")
     api: ApiConfig | None = Field(default=None, description="rented by the token instead; null = engines of its own")
@@ -144,8 +144,8 @@ class JudgeConfig(ConfigSection):
 class StationsConfig(ConfigSection):
     """Who serves the calls of a rollout beside the engines."""
 
-    tools: StationConfig = plain(StationConfig)
-    reward: RewardStationConfig = plain(RewardStationConfig)
+    tools: StationConfig = unsaid(StationConfig)
+    reward: RewardStationConfig = unsaid(RewardStationConfig)
     judge: JudgeConfig | None = Field(default=None, description="a judge or a reward model; null = none")
     teacher: JudgeConfig | None = Field(default=None, description="whose log-probabilities are distilled; null = none")
     reference: JudgeConfig | None = Field(default=None, description="the reference model; null = none")

@@ -28,7 +28,7 @@ from fleetsim.config.base import (
     Name,
     Tokens,
     beside_the_scenario,
-    plain,
+    unsaid,
     wrong,
 )
 from fleetsim.config.tree import A_NUMBER
@@ -370,9 +370,9 @@ class WorkloadConfig(ConfigSection):
     shared_prefix_tokens: Tokens = Field(
         default=0, description="tokens of the system prompt that all groups share; prompts are at least this long"
     )
-    turns: TurnsConfig = plain(TurnsConfig)
-    reward: RewardConfig = plain(RewardConfig)
-    filter: FilterConfig = plain(FilterConfig)
+    turns: TurnsConfig = unsaid(TurnsConfig)
+    reward: RewardConfig = unsaid(RewardConfig)
+    filter: FilterConfig = unsaid(FilterConfig)
     length_drift_per_step: Annotated[float, Field(gt=-1, le=10)] = Field(
         default=0.0, description="relative growth of the mean output length per optimizer step (0.01 = 1 % a step)"
     )

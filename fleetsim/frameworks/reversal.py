@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from fleetsim.config.base import plain
+from fleetsim.config.base import unsaid
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.pools import RecipeConfig
 from fleetsim.config.scenario import Scenario, reader_of
@@ -56,7 +56,7 @@ class Wanted:
     def __init__(self, scenario: Scenario, limits: Limits, *, whole: bool = False) -> None:
         self.scenario, self.limits_of, self.limits = scenario, limits, limits(scenario)
         recipe = scenario.trainer.recipe
-        self.recipe = (recipe if whole else recipe.model_copy(update={"framework": None})) != plain(RecipeConfig)
+        self.recipe = (recipe if whole else recipe.model_copy(update={"framework": None})) != unsaid(RecipeConfig)
 
     def __call__(self, path: str) -> Any:
         """The value; None where it is null; NOTHING where the scenario says nothing of it."""

@@ -14,7 +14,7 @@ from fleetsim.job.result import SILENT, Gated, Watch, unchanging
 from fleetsim.job.settings import JOB, RUN, Argument, Option
 from fleetsim.pack.ways import JobShare, Packing, Way
 from fleetsim.records import replace
-from fleetsim.tell.data import plain, told
+from fleetsim.tell.data import head, plain, told
 from fleetsim.tell.document import Document, Section, Table
 from fleetsim.tell.facts import Fact, Facts, explained, facts
 
@@ -154,7 +154,6 @@ def _table(result: Packing) -> Table:
 def pack_document(result: Packing) -> dict[str, Any]:
     """The document of `fleetsim pack --json`."""
     from fleetsim.search.reasons import Advised, advice_data
-    from fleetsim.tell.data import head
 
     best = result.best
     advice = []
@@ -324,12 +323,10 @@ class PackResult(Packing, Gated):
 
     def told(self) -> Document:
         """What there is to say of it."""
-
         return document(self)
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
-
         return pack_document(self)
 
 

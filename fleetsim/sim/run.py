@@ -228,7 +228,8 @@ def _in_a_row(means: np.typing.NDArray[np.float64]) -> float:
 
 
 def off_by(step_s: np.typing.NDArray[np.float64], period: int = 1) -> float:
-    """How far the mean of the steps of a run may be from that of a long one, as a share of it, in 95 % of all cases.
+    """How far the mean of the steps of a run may be from that of a long one, as a share of it, in 95 % of all cases;
+    infinite for too few of them, and while they still grow or fall.
 
     period: steps after which what happens every N steps comes round again.
     """

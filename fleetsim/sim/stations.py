@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from fleetsim.config.base import plain
+from fleetsim.config.base import unsaid
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.stations import OverflowConfig, StationConfig
 from fleetsim.engine.first_rows import UNLIMITED
@@ -23,7 +23,7 @@ from fleetsim.workload.streams import seed_sequence
 from fleetsim.workload.turns import mean_turns
 
 _POLICIES = {"dropped": t.DROPPED, "truncated": t.TRUNCATED, "retried": t.RETRIED}
-_PLAIN = plain(StationConfig)
+_PLAIN = unsaid(StationConfig)
 HOUR_S = 3600.0
 # A station is full for more than this share of the time or of its rate: calls wait for most of it.
 FULL = 0.95
