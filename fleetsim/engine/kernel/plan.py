@@ -15,6 +15,7 @@ from fleetsim.engine.kernel.loads import begin_load, behind, under_way
 from fleetsim.engine.kernel.members import begin_to_run, join_decodes
 from fleetsim.engine.kernel.prompts import plan_prompts
 from fleetsim.engine.kernel.sglang import plan_sglang
+from fleetsim.engine.kernel.steering import watch_plan
 from fleetsim.engine.kernel.tables import BROUGHT, DECODING, SGLANG, TENSORRT, VLLM
 from fleetsim.engine.kernel.tensorrt import blocks_at_most, plan_tensorrt, unpromised
 
@@ -100,6 +101,7 @@ def plan(fleet: int, i: int) -> None:
         plan_sglang(fleet, i)
     else:
         plan_tensorrt(fleet, i)
+    watch_plan(fleet, i)
 
 
 # SGLang keeps room for so many tokens of every request that decodes (`--num-reserved-decode-tokens`).

@@ -421,6 +421,8 @@ FLEET = np.dtype(
         ("grow_below", "f8"),  # shares of the fullest cache: where the pool grows, is trimmed, and is cut
         ("trim_above", "f8"),
         ("cancel_above", "f8"),
+        ("calm_s", "f8"),  # before then no cache is so full that the pool is trimmed
+        ("full", "i8"),  # an instance that was too full for the pool to grow at the last look, if one was
         # Of all instances together, when they were last added up (CMD_TOTALS)
         ("up", "i8"),  # that serve or stand still
         ("running", "i8"),  # requests, those of prefill engines too; so the next three
