@@ -210,8 +210,11 @@ def unread_notes(scenario: Scenario, sets: Iterable[str], flags: Mapping[str, st
 # A run that nobody gave a length ends when it is steady (`sim/run.py`), or here: after so many steps, or samples and
 # turns of samples, but never before it has a beginning and something behind it.
 _FEW, _MOST, _MOST_TURNS = 32, 400, 400_000
-# Where so many steps are more turns than this, it is fewer: these, and so many times what may be ahead.
-_MANY_TURNS, _LEAST, _DEPTHS = 1_600_000, 16, 3
+# Where so many steps are more work than this, it is fewer: these, and so many times what may be ahead; where even these
+# are more, half of these.
+_MANY, _LEAST, _DEPTHS = 1_600_000, 16, 3
+# A step is large from so much work on, in turns of samples; a sample is as much as so many turns.
+_LARGE, _TURNS_OF_A_SAMPLE = 24_000, 5
 # With machines that are reclaimed hours apart, so many times as many.
 _SPOT, _RECLAIMS = 5, 8
 # For a smaller share of the time than this instances may be away without a run that sees it.
@@ -252,6 +255,16 @@ def sent_samples(scenario: Sections) -> float:
     return scenario.trainer.batch_samples / kept
 
 
+def work(scenario: Sections) -> float:
+    """What simulating a step takes, in turns of samples."""
+    return sent_samples(scenario) * (_TURNS_OF_A_SAMPLE + scenario.workload.turns.about)
+
+
+def has_large_steps(scenario: Sections) -> bool:
+    """Whether a step takes so long to simulate that a search makes fewer and shorter runs."""
+    return work(scenario) * (_SPOT if has_spot(scenario) else 1) >= _LARGE
+
+
 def steps_ahead(scenario: Sections) -> float:
     """Steps that generation may run ahead, by the largest number that any law reads."""
     a = scenario.admission
@@ -268,7 +281,11 @@ def most_steps(scenario: Sections) -> int:
     warm, period = run.warmup_steps or 0, scenario.period_steps
     longer = _SPOT if has_spot(scenario) else 1
     turns = sent_samples(scenario) * w.turns.about
-    few = min(_FEW, max(_LEAST, math.ceil(_DEPTHS * (2 + steps_ahead(scenario))), int(_MANY_TURNS / turns)))
+    small = 2 if _LEAST * work(scenario) > _MANY else 1
+    few = max(
+        _LEAST // small, math.ceil((_DEPTHS + 1 - small) * (2 + steps_ahead(scenario))), int(_MANY / work(scenario))
+    )
+    few = min(_FEW, few)
     most = max(few, min(longer * _MOST, int(longer * _MOST_TURNS / turns)))
     # whole periods, two at least: a mean over a part of one has too many evaluations or too few
     return warm + (most if period == 1 else period * max(2, most // period) + _FEW)

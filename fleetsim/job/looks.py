@@ -8,21 +8,26 @@ from functools import lru_cache
 from fleetsim.config.judges import judges_of
 from fleetsim.config.law_numbers import law_of, sizes_of, steps_per_version
 from fleetsim.config.load import with_changes
-from fleetsim.config.scenario import Scenario, has_spot, most_steps, reclaims_s, sent_samples
-from fleetsim.errors import StuckError
+from fleetsim.config.scenario import Scenario, has_large_steps, has_spot, most_steps, reclaims_s, sent_samples, work
+from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.sim.processes import measured
+from fleetsim.units import plural
 
 # Steps of a look, which only guides a search (`look_steps`): usual, at the least, samples of all; and pipelines.
 _LOOK, _FEWEST, _LOOK_SAMPLES, _DEPTHS = 16, 8, 32_768, 3
 _SMALL, _SMALL_MOST = 4_096, 64
 # Where the fewest are more samples than this, it is half of them.
-_MANY_SAMPLES = 262_144
+_MANY_SAMPLES = 131_072
 # Where engines alone limit what is in flight, an empty fleet fills in waves: so many times as deep.
 _FILLINGS = 2
-# Of a look on spot machines: steps at the least and at the most, and turns of samples.
-_SPOT_LOOK, _SPOT_MOST, _SPOT_TURNS = 64, 256, 65_536
+# Of a look on spot machines: steps at the least and at the most, and turns of samples; and work at the least.
+_SPOT_LOOK, _SPOT_MOST, _SPOT_TURNS, _SPOT_WORK = 64, 256, 65_536, 400_000
+# Work of a look that a search has some forty of, at the most: some 2 s.
+_MOST_WORK = 2_500_000
+# Of so many turns it is they that are too many.
+_MANY_TURNS = 10
 
 
 def look_steps(scenario: Scenario) -> int:
@@ -42,9 +47,12 @@ def _for_the_mean(scenario: Scenario) -> int:
 
 def _for_the_pipeline(scenario: Scenario) -> int:
     """Else its filling would be all that is seen."""
-    from fleetsim.sim.window import least_warmup_steps, pipeline_steps
+    from fleetsim.sim.window import held_samples, least_warmup_steps, pipeline_steps
 
     deep = max(least_warmup_steps(scenario) - 1, math.ceil(pipeline_steps(scenario)))
+    # What only waits for a place in an engine fills nothing; beside tools more is under way than has places.
+    if has_large_steps(scenario) and not scenario.workload.turns.several:
+        deep = min(deep, math.ceil(held_samples(scenario) / scenario.trainer.batch_samples))
     admission, law = scenario.admission, law_of(scenario)
     if law.in_flight(admission, sizes_of(scenario)) == math.inf:  # all that engines hold starts, and ends, together
         deep *= _FILLINGS
@@ -65,10 +73,24 @@ def _for_a_period(scenario: Scenario) -> int:
 def _for_reclaims(scenario: Scenario) -> int:
     """On spot machines it must see what rarely happens."""
     turns = scenario.trainer.batch_samples * scenario.workload.turns.about
-    return max(_SPOT_LOOK, min(_SPOT_MOST, _SPOT_TURNS // turns)) if has_spot(scenario) else 0
+    least = max(_LOOK, min(_SPOT_LOOK, int(_SPOT_WORK / work(scenario))))  # what they do not see is hurried
+    return max(least, min(_SPOT_MOST, _SPOT_TURNS // turns)) if has_spot(scenario) else 0
 
 
 _LOOK_RULES = (_for_the_mean, _for_the_pipeline, _for_a_period, _for_reclaims)
+
+
+def check_search(scenario: Scenario) -> None:
+    """Raises InputError for a job of which no search would end in a few minutes."""
+    needed = look_steps(scenario) * work(scenario)
+    if needed <= _MOST_WORK:
+        return
+    turns, batch = scenario.workload.turns.about, scenario.trainer.batch_samples
+    path, value = ("trainer.batch_samples", batch) if turns < _MANY_TURNS else ("workload.turns.count", turns)
+    samples = f"{batch:,} samples of {plural(turns, 'turn')} in a step"
+    rule = f"{needed / _MOST_WORK:.3g} times what a search has time for: {samples}"
+    remedy = "use a smaller batch, or fewer turns of as many seconds in all; fleetsim simulate runs one fleet of it"
+    raise InputError([Problem(path, value, rule, remedy)])
 
 
 def looked(scenario: Scenario) -> Scenario:

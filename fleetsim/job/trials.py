@@ -17,11 +17,11 @@ from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.load import with_changes
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.scenario import Scenario, has_large_steps
 from fleetsim.errors import InputError, StuckError
 from fleetsim.estimates import Estimate, differs, ratio_of
 from fleetsim.job.lengths import where_longest
-from fleetsim.job.looks import looked
+from fleetsim.job.looks import check_search, looked
 from fleetsim.job.trainer_scaling import count_words, counted, next_count, takes_turns, trainer_gpus
 from fleetsim.sim.processes import begin, begun, elsewhere, measured, some_free
 from fleetsim.sim.stop import stopping
@@ -30,6 +30,8 @@ from fleetsim.sim.threads import beside, side_by_side
 # One run of a scenario: its metrics. The planner sees the simulator through this alone.
 Measure = Callable[[Scenario, int], Mapping[str, Any]]
 Tell = Callable[[str], None]
+# Long runs of a count, where each takes long.
+_FEW = 3
 
 
 def simulated(scenario: Scenario, replication: int) -> Mapping[str, Any]:
@@ -125,7 +127,11 @@ def planned(scenario: Scenario, given: Collection[str]) -> Scenario:
         changes["run.events"] = [e.model_dump() for e in events]
     if not told and scenario.run.steps is not None:
         changes["run.steps"] = None
-    return with_changes(scenario, changes) if changes else scenario
+    if has_large_steps(scenario) and "run.replications" not in given:
+        changes["run.replications"] = min(_FEW, scenario.run.replications)
+    job = with_changes(scenario, changes) if changes else scenario
+    check_search(job)
+    return job
 
 
 def unit_of(scenario: Scenario) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.scenario import Scenario, has_large_steps
 from fleetsim.job.trials import Measure, flat, unit_of
 from fleetsim.job.uncertainty import CONFIDENCE, UNCERTAIN, Z80, Axis, FactorLaw, Uncertain
 from fleetsim.records import replace
@@ -244,7 +244,8 @@ def surface_of(of: Counts, instances: int, laws: Laws, measure: Measure) -> Surf
     powers = {of.near(instances * _RATIO**power) for power in _POWERS}
     first = {of.near(k * of.unit) for k in range(1, _EACH + 1)}
     counts = powers | {n for n in first if min(powers) <= n <= max(powers)}
-    return Surface(of.at, instances, counts, {of.near(share * instances) for share in POSTS}, _far(laws), measure)
+    posts = (1.0,) if has_large_steps(of.scenario) else POSTS
+    return Surface(of.at, instances, counts, {of.near(share * instances) for share in posts}, _far(laws), measure)
 
 
 def factors_of(laws: Laws, z: Floats, beside: Mapping[str, Curve] = MappingProxyType({})) -> Factors:

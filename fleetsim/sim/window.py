@@ -104,8 +104,12 @@ def pipeline_steps(scenario: Scenario) -> float:
     if law.ahead is not None:
         return depth
     flight = min(law.in_flight(a, sizes_of(scenario)), fleet.max_in_flight_samples or math.inf)
-    each = fleet.max_in_flight_samples_per_instance or math.inf
-    limits, w = engine_of(scenario)[1], scenario.workload
+    return max(depth, min(flight, held_samples(scenario)) / scenario.trainer.batch_samples)
+
+
+def held_samples(scenario: Scenario) -> float:
+    """Samples that the engines run together at most, with caches of their mean length."""
+    fleet, w, limits = scenario.fleet, scenario.workload, engine_of(scenario)[1]
     held = limits.held_tokens(mean_length(w.prompt_tokens, at_least=1.0) + mean_length(response_law(w), at_least=1.0))
-    each = min(each, limits.max_num_seqs, max(1.0, limits.kv_tokens // held))
-    return max(depth, min(flight, (fleet.instances + fleet.pooled) * each) / scenario.trainer.batch_samples)
+    each = fleet.max_in_flight_samples_per_instance or math.inf
+    return (fleet.instances + fleet.pooled) * min(each, limits.max_num_seqs, max(1.0, limits.kv_tokens // held))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 import fleetsim as fs
+from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import most_steps, sent_samples, steps_ahead
-from fleetsim.job.looks import look_steps
-from fleetsim.job.trials import simulated
+from fleetsim.errors import InputError
+from fleetsim.job.looks import look_steps, looked
+from fleetsim.job.trials import planned, simulated
 from fleetsim.search import best
 from fleetsim.size.size import decided
 
@@ -18,14 +20,16 @@ def test_what_is_filtered_is_made_all_the_same() -> None:
     usual, heavy = fs.load("verl-sync").scenario, fs.load("verl-sync", HEAVY).scenario
     assert (sent_samples(usual), sent_samples(heavy)) == (512, pytest.approx(81_920))
     assert (look_steps(usual), look_steps(heavy)) == (16, 4)
-    assert (most_steps(usual), most_steps(heavy)) == (400, 19)
+    assert (most_steps(usual), most_steps(heavy)) == (400, 12)
 
 
 def test_a_run_of_many_turns_is_longer_than_what_may_be_ahead() -> None:
     turns = {"trainer.batch_samples": 4096, "workload.turns.count": 100, "admission.max_staleness": 6}
     job = fs.load("areal", turns).scenario
     assert steps_ahead(job) == 6
-    assert most_steps(job) == 24  # three times the filling, where 32 are more turns than are worth it
+    assert most_steps(job) == 16  # twice the filling, where 16 are more work than is worth it
+    fewer = fs.load("areal", turns | {"trainer.batch_samples": 512}).scenario
+    assert most_steps(fewer) == 29  # where 32 are: three times the filling at least
 
 
 def test_gpus_in_turn_are_laid_out_only_where_they_may_pay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,3 +41,22 @@ def test_gpus_in_turn_are_laid_out_only_where_they_may_pay(monkeypatch: pytest.M
     job = fs.load("verl-sync")
     found = decided(job.scenario, frozenset(), simulated)
     assert found.best.instances < max(laid_out) < 128
+
+
+def test_a_job_that_no_search_ends_of_is_refused() -> None:
+    """A step of a million samples, and one of half a million turns; a third of these are searched."""
+    for changes, path in (
+        ({"trainer.batch_samples": 1_000_000}, "trainer.batch_samples"),
+        ({"workload.turns.count": 1000}, "workload.turns.count"),
+    ):
+        with pytest.raises(InputError, match=f"^{path}: .* times what a search has time for"):
+            planned(fs.load(None, changes).scenario, ())
+    assert planned(fs.load(None, {"workload.turns.count": 300}).scenario, ()).run.replications == 3
+
+
+def test_a_batch_that_waits_for_its_engines_needs_a_short_look() -> None:
+    """100,000 samples beside 1,000 places of one engine: a look of four steps has the step of one of fifteen."""
+    job = planned(fs.load(None, {"trainer.batch_samples": 20_000, "fleet.instances": 1}).scenario, ())
+    short, long = (float(simulated(s, 0)["step_s"]) for s in (looked(job), with_changes(job, {"run.steps": 15})))
+    assert look_steps(job) == 4
+    assert short == pytest.approx(long, rel=0.02)
