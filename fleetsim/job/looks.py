@@ -18,14 +18,14 @@ from fleetsim.units import plural
 # Steps of a look, which only guides a search (`look_steps`): usual, at the least, samples of all; and pipelines.
 _LOOK, _FEWEST, _LOOK_SAMPLES, _DEPTHS = 16, 8, 32_768, 3
 _SMALL, _SMALL_MOST = 4_096, 64
-# Where the fewest are more samples than this, it is fewer.
-_MANY_SAMPLES = 131_072
+# Where the fewest are more samples than this, it is fewer; where the usual are more work, they are fewer.
+_MANY_SAMPLES, _MANY_WORK = 131_072, 1_500_000
 # Where engines alone limit what is in flight, an empty fleet fills in waves: so many times as deep.
 _FILLINGS = 2
 # Of a look on spot machines: steps at the least and at the most, and turns of samples; and work at the least.
 _SPOT_LOOK, _SPOT_MOST, _SPOT_TURNS, _SPOT_WORK = 64, 256, 65_536, 400_000
-# Work of a look that a search has some forty of, at the most: some 2 s.
-_MOST_WORK = 2_000_000
+# Work of a look that a search has some forty of, at the most: some 4 s.
+_MOST_WORK = 4_000_000
 # Of so many turns it is they that are too many.
 _MANY_TURNS = 10
 
@@ -41,8 +41,9 @@ def _for_the_mean(scenario: Scenario) -> int:
     """Fewer where a step has many samples, whose mean hardly varies; more where it has few: a fleet that only just
     keeps up settles slowly."""
     sent = sent_samples(scenario)
-    fewest = max(2, min(_FEWEST, int(_MANY_SAMPLES / sent)))
-    return max(fewest, min(_LOOK, int(_LOOK_SAMPLES / sent)), min(_SMALL_MOST, int(_SMALL / sent)))
+    by_work = int(_MANY_WORK / work(scenario))
+    fewest = max(2, min(_FEWEST, int(_MANY_SAMPLES / sent), by_work))
+    return max(fewest, min(_LOOK, int(_LOOK_SAMPLES / sent), by_work), min(_SMALL_MOST, int(_SMALL / sent), by_work))
 
 
 def _for_the_pipeline(scenario: Scenario) -> int:
