@@ -6,6 +6,9 @@ openrlhf/trainer/ppo_trainer_async.py.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft, ServedModel
 from fleetsim.frameworks.reading import Read, on_nodes, one_line, one_of, switched, writes
@@ -33,9 +36,12 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     if answer is None:
         own = writes("rollout.max_new_tokens")
         answer = Read(f"{whole.key} {whole.value} less the prompt", length, whole.given, own)
-    elif prompt is None and whole.given and whole.value > length:
+    else:
         words = f"{whole.key} {whole.value} - {answer.key} {length}"
-        prompt = Read(words, whole.value - length, True, whole_of)
+        known = prompt is None and whole.given and whole.value > length
+        answer = _beside_the_prompt(answer, prompt, whole)
+        if known:
+            prompt = Read(words, whole.value - length, True, whole_of)
     common.lengths(draft, answer, prompt)
     if prompt is None:
         draft.could("workload.prompt_tokens", None, lambda want: whole_of(common.cap_of_prompts(want)))
@@ -53,6 +59,23 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     put_rows(draft, "trainer")
     common.ranks(draft, samples)
     _roles(draft, kl.value > 0, together)
+
+
+def _beside_the_prompt(answer: Read[int], prompt: Read[int] | None, whole: Read[int]) -> Read[int]:
+    """The cap of answers, which end where prompt and answer fill vLLM's max_model_len: they move together."""
+    if prompt is not None and not whole.given:  # then it is the sum of both
+        return answer
+    asked = whole.value // 4 if answer.value >= whole.value else whole.value - answer.value
+    asked = asked if prompt is None else prompt.value
+
+    def written(want: Any) -> Mapping[str, Any] | None:
+        told, most = answer.written(want), None if want is None else int(want) + asked
+        stays = most is None or (most <= whole.value and not (prompt is None and whole.given))
+        return told if told is None or stays else {**told, **(whole.written(most) or {})}
+
+    length = min(answer.value, max(1, whole.value - asked))
+    key = answer.key if length == answer.value else f"{whole.key} {whole.value} less the prompt"
+    return Read(key, length, True, written)
 
 
 def _roles(draft: Draft, reference: bool, together: Read[bool]) -> None:

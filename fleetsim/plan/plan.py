@@ -187,6 +187,11 @@ def pareto(search: Search, space: Space, allowed: Allowed) -> tuple[list[PlanRow
 
 def _nothing(space: Space, search: Search, oldest: float | None) -> Exception:
     """Why there is no plan."""
+    found = search.found.values()
+    if found and not any(map(space.budget.affords, found)):
+        least = min(3600.0 * f.usd / f.step_s for f in found)
+        rule = f"pays no plan: the cheapest takes {units.price(least)} an hour, with what is paid by use"
+        return InputError([Problem(flag("max_price_per_hour"), space.budget.price_per_h, rule, "raise it")])
     if search.found and oldest is not None:
         (freshest,) = search.aged([min(search.found.values(), key=lambda f: f.age)])  # a look does not say it
         least = max(math.ceil(freshest.age), int(oldest) + 1)
@@ -235,8 +240,8 @@ def worth_a_look(search: Search, space: Space, allowed: Allowed) -> list[PlanRow
     next_ones = [*tuned, *map(space.counted, _still_close(search, tuned, contenders, budget))]
     while next_ones:  # one run may say of all of them that their samples are fresher than they are
         full = search.simulated([(f.choice, f.scenario) for f in next_ones], runs)
-        rows = _rows(search, _permitted(full, oldest), budget, oldest)
-        old = [f for f in full if f.choice.place in search.too_old or not _permitted([f], oldest)]
+        rows = _rows(search, _permitted(full, oldest, budget), budget, oldest)
+        old = [f for f in full if f.choice.place in search.too_old or not _permitted([f], oldest, budget)]
         lucky = {f.choice.place: f for f in full if not budget.holds(f.step_s) and f.choice.place not in search.known}
         looks = [f for f in ranked if budget.holds(f.step_s) and f.choice.place in lucky]
         if _beaten(rows, [*old, *looks], budget):  # it ruled out what was not looked at
@@ -258,9 +263,9 @@ def _still_close(search: Search, shown: Sequence[PlanRow], others: Sequence[Plan
     return [f for f in others if f.scenario in kept]
 
 
-def _permitted(plans: Sequence[PlanRow], oldest: float | None) -> list[PlanRow]:
-    """Those whose samples are fresh enough."""
-    return [f for f in plans if oldest is None or f.age <= oldest]
+def _permitted(plans: Sequence[PlanRow], oldest: float | None, budget: Budget) -> list[PlanRow]:
+    """Those whose samples are fresh enough, and an hour of which is paid."""
+    return [f for f in plans if (oldest is None or f.age <= oldest) and budget.affords(f)]
 
 
 def _rows(search: Search, full: Sequence[PlanRow], budget: Budget, oldest: float | None) -> list[PlanRow]:
@@ -271,9 +276,9 @@ def _rows(search: Search, full: Sequence[PlanRow], budget: Budget, oldest: float
         best = recommended(front, budget)
         rows = sorted(thinned(front, best, MOST_ROWS), key=lambda f: (f is not best, f.step_s))
         aged = search.aged(rows)
-        if len(_permitted(aged, oldest)) == len(rows):
+        if len(_permitted(aged, oldest, budget)) == len(rows):
             return aged
-        old = [f for f, now in zip(rows, aged, strict=True) if not _permitted([now], oldest)]
+        old = [f for f, now in zip(rows, aged, strict=True) if not _permitted([now], oldest, budget)]
         search.too_old |= {f.choice.place for f in old}
         left = [f for f in left if f not in old]
     return []
@@ -300,7 +305,8 @@ def _with_limits(search: Search, space: Space, found: PlanRow, oldest: float | N
         if not choice.open_to(space.asked.given):
             continue
         values = [v.changes for v in choice.values(best.scenario, space.asked) if v.changes]
-        tried = _permitted(search.simulated([(best.choice, s) for s in _changed(best.scenario, values)]), oldest)
+        looks = search.simulated([(best.choice, s) for s in _changed(best.scenario, values)])
+        tried = _permitted(looks, oldest, space.budget)
         shortest = min(tried, key=lambda f: f.step_s, default=best)
         makes_it = space.budget.holds(shortest.step_s) and not space.budget.holds(best.step_s)
         if makes_it or shortest.step_s < best.step_s * (1 - _WORTH):
@@ -360,7 +366,7 @@ def _bought(search: Search, space: Space, allowed: Allowed, best: PlanRow) -> It
             continue
         top = space.counted(min(better, key=lambda f: in_looks.badness(f.step_s, f.usd)))
         full = search.simulated([(top.choice, top.scenario)], space.asked.scenario.run.replications)
-        fresh = _permitted(search.aged(_permitted(full, oldest)), oldest)
+        fresh = _permitted(search.aged(_permitted(full, oldest, space.budget)), oldest, space.budget)
         row = _row(search, fresh[0]) if fresh else None
         # A search stops early where one run looks well; all of them decide.
         yield Bought(permission, row if row is not None and beats(row, best, space.budget, SAME) else None)

@@ -104,17 +104,18 @@ class Search:
         for stride in _STRIDES:
             near: dict[object, Candidate] = {}
             for f in found:
-                if self._fresh(f, wanted) and wanted.worth(f.step_s / stride, f.usd / stride):
+                if self._fits(f, wanted) and wanted.worth(f.step_s / stride, f.usd / stride):
                     near |= {c.place: c for c in finer(f.choice, stride) if c.place not in seen}
             seen |= near.keys()
             found += self.exploring(near.values(), wanted, f"{what}, counts within {units.share(stride - 1, 0)}")
             if stride == _STRIDES[0]:
-                wanted.tell([f for f in found if self._fresh(f, wanted)])
-        return [f for f in found if self._fresh(f, wanted)]
+                wanted.tell([f for f in found if self._fits(f, wanted)])
+        return [f for f in found if self._fits(f, wanted)]
 
-    def _fresh(self, found: Found[Candidate], wanted: Goal) -> bool:
-        """Whether its samples are as fresh as is permitted."""
-        return wanted.permits(found.age) and found.choice.place not in self.too_old
+    def _fits(self, found: Found[Candidate], wanted: Goal) -> bool:
+        """Whether its samples are as fresh as is permitted, and an hour of it is paid."""
+        fresh = wanted.permits(found.age) and found.choice.place not in self.too_old
+        return fresh and wanted.budget.affords(found)
 
     def exploring(self, candidates: Iterable[Candidate], wanted: Goal, what: str) -> Iterator[Found[Candidate]]:
         """Simulates those that stay worth a look while others are found, in the order of their bounds; what is found
@@ -142,9 +143,9 @@ class Search:
             bounds = {candidate.place: bound for bound, candidate, _ in chosen}
             for look in self.simulated([(c, s) for _, c, s in chosen]):
                 found = self.known.get(look.choice.place, look)
-                if self._fresh(found, wanted) and wanted.decides(found.step_s, found.usd):
+                if self._fits(found, wanted) and wanted.decides(found.step_s, found.usd):
                     (found,) = self.aged([found])  # what rules all others out must be as fresh as it looks
-                if self._fresh(found, wanted):
+                if self._fits(found, wanted):
                     wanted.add(found.step_s, found.usd)
                 self._likely.add(found.choice, found.alone_s, bounds[found.choice.place], found.age)
                 yield found

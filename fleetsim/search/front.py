@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 
 from msgspec import Struct
 
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.scenario import Scenario, has_spot
 from fleetsim.estimates import Estimate
 from fleetsim.job.input_moves import MetricRanges
 from fleetsim.job.result import Later
@@ -141,6 +141,12 @@ class Budget(Struct, frozen=True):
     def metric_at(self, step_s: float) -> str:
         """What is to be least where the best step takes so long: one that is too long is to be shorter."""
         return self.metric if self.holds(step_s) else "step_s"
+
+    def affords(self, found: Found[Any]) -> bool:
+        """Whether an hour of its runs is paid: they alone say what calls cost that are paid by use. Of spot machines,
+        whose share of the time is luck in a few runs, the law counts (`allows`)."""
+        free = self.price_per_h is None or has_spot(found.scenario)
+        return free or self.allows(0, 3600.0 * found.usd / found.step_s)
 
     def holds(self, step_s: float) -> bool:
         """Whether a step is short enough."""

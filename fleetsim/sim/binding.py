@@ -41,7 +41,7 @@ _LOOKS = 8
 # What only waits for a station or a judge that sets the pace.
 _AHEAD = {"staleness_window", "in_flight_cap", "rollout", "longest_response"}
 # What is read of the samples. The rest of a run is small, or not needed.
-_READ = ("sent_s", "finish_s", "status", "target", "prompt", "group")
+_READ = ("sent_s", "finish_s", "status", "target", "made", "prompt", "group")
 # A run of more samples is answered at once: many of them would fill the memory, and beside them the answer takes no
 # time.
 _MOST_KEPT = 50_000
@@ -219,15 +219,17 @@ def _cut(records: Records, path: CriticalPath, making: Floats, shorter: Floats) 
     sooner = np.maximum.reduceat(finish, first) - np.maximum.reduceat(finish - cut, first)
     ready = np.sort(path.ready_s - sooner[path.groups])
     certain = BATCH_RULES[buffer.batch_rule].reserved or buffer.wait_for_oldest
-    work = (1.0 - float(np.minimum(tokens, cap).sum() / tokens.sum())) * making * shorter / LESS
-    own = np.array(
-        [
-            float(path.ready_s[life.ready] - ready[life.ready])
-            if life.ready >= 0 and not certain
-            else float(sooner[samples["group"][life.sample]] if life.whole else 0.0 if life.freed else cut[life.sample])
-            for life in path.lives
-        ]
-    )
+    made = samples["made"].astype(np.float64)  # what is given up is no work beyond that
+    work = (1.0 - float(np.minimum(made, cap).sum() / max(1.0, made.sum()))) * making * shorter / LESS
+    own = np.zeros(len(path.lives))
+    for k, life in enumerate(path.lives):
+        then = path.lives[k - 1] if k and life.ready < 0 else None  # what could be sent as this one ended
+        if life.ready >= 0 and not certain:
+            own[k] = path.ready_s[life.ready] - ready[life.ready]
+        elif life.ready >= 0 or life.replaced or (then is not None and then.whole):
+            own[k] = sooner[samples["group"][life.sample]]
+        elif then is None or not then.freed:
+            own[k] = cut[life.sample]
     found: Floats = np.maximum(own, work)
     return found
 
@@ -263,11 +265,17 @@ def _with_more_ahead(
         if life.freed:
             continue
         if life.ready < 0:
-            saved[k] = 0.0 if drains else more[k]  # a drain waits for whatever is in flight
+            # a drain waits for whatever is in flight; and what a group replaced counts where the last of them is ready
+            saved[k] = 0.0 if drains or life.replaced else more[k]
             continue
-        ready = float(path.ready_s[life.ready])
-        earlier = ready - max(life.sent_s, float(path.ready_s[max(0, life.ready - fewer)]))
-        most = life.loop_s if drains else 1.5 * LESS * (ready - life.sent_s + life.loop_s)
+        ready, first = float(path.ready_s[life.ready]), life
+        for before in path.lives[k + 1 :]:
+            if not before.replaced:
+                break
+            first = before
+        earlier = ready - max(first.sent_s, float(path.ready_s[max(0, life.ready - fewer)]))
+        waits_for_all = drains and first is life
+        most = first.loop_s if waits_for_all else 1.5 * LESS * (ready - first.sent_s + first.loop_s)
         saved[k] = max(0.0, weight * min(earlier, most) - max(0.0, fuller_s[k] - spare))
     return saved
 

@@ -12,6 +12,7 @@ Source of the idea: perturbation analysis of discrete event systems (Ho and Cao,
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from functools import cached_property
 
@@ -23,6 +24,7 @@ from fleetsim.config.law_numbers import law_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import DONE, G_FILTERED
 from fleetsim.policies.samples import IN_FLIGHT
+from fleetsim.sim.load import given_up_s
 from fleetsim.sim.records import CHECKPOINT, EVALUATION, SYNC_HELD, TRAINER_DOES, WAIT, Records
 
 # Two events of one moment differ by rounding alone.
@@ -32,11 +34,12 @@ SAME_S = 1e-6
 class Life(Struct):
     """The time of one sample on the path, in seconds of the run: sent_s to end_s.
 
-    ready: index into `CriticalPath.ready_s` of the group with which it ended a wait; -1: it ended a drain, or freed the
-    place of the next sample. freed: whether it could be sent because another sample ended; else because of the trainer.
-    whole: its group had ended as a whole, where places are held by groups. scored_s: seconds of the reward that was
-    waited for after its end. loop_s: seconds of trainer and sync that follow on the path, back to the wait before; they
-    belong to the same loop as this life.
+    ready: index into `CriticalPath.ready_s` of the group with which it ended a wait; -1: it ended a drain, or the next
+    sample was sent for it. freed: whether it could be sent because another sample ended and freed its place; else
+    because of the trainer or the filter. whole: its group had ended as a whole, where places are held by groups.
+    replaced: its own group was filtered, and the next one sent for it. scored_s: seconds of the reward that was waited
+    for after its end. loop_s: seconds of trainer and sync that follow on the path, back to the wait before; they belong
+    to the same loop as this life.
     """
 
     sent_s: float
@@ -46,6 +49,7 @@ class Life(Struct):
     freed: bool
     scored_s: float
     whole: bool = False
+    replaced: bool = False
     loop_s: float = 0.0
 
 
@@ -107,13 +111,14 @@ class _Walk:
         self.path = CriticalPath(groups["ready_s"][order], order)
         self.times, self.does = _without_drains_of_syncs(records)
         self.order: NDArray[np.int64] | None = None
-        self.done: NDArray[np.int64] | None = None
         self.in_groups = places_of_groups(records.scenario)
         self.published, self.trigger = syncs["end_s"].tolist(), syncs["trigger_s"].tolist()
         self.paused = syncs["pause_start_s"].tolist()
         sync = records.scenario.sync
         # Whether the end of a publication lets samples be sent: the fleet stood still, or admission counts versions.
         self.lets_in = sync.scope == "global" or law_of(records.scenario).counts_versions
+        law, self.filtered = law_of(records.scenario), groups["status"] == G_FILTERED
+        self.replaces = not (law.counts_open or law.counts_started) and bool(self.filtered.any())
         self.drains = IN_FLIGHT[sync.in_flight].drains and sync.scope == "global"
         self.shared = records.scenario.fleet.placement == "colocated"
         self.loop: Life | None = None
@@ -126,6 +131,40 @@ class _Walk:
     def finish(self) -> NDArray[np.float64]:
         samples = self.records.samples
         return np.where(samples["status"] == DONE, samples["finish_s"], -1.0)
+
+    @cached_property
+    def came(self) -> NDArray[np.float64]:
+        """When samples were sent, ascending."""
+        return np.sort(self.sent[self.sent >= 0])
+
+    @cached_property
+    def left(self) -> NDArray[np.float64]:
+        """When samples had left the engines, done or given up, ascending."""
+        left = np.maximum(self.records.samples["finish_s"], given_up_s(self.records))
+        return np.sort(left[left >= 0])
+
+    @cached_property
+    def places(self) -> float:
+        """Samples that the client keeps in flight at most."""
+        fleet, cap = self.records.scenario.fleet, law_of(self.records.scenario).cap
+        each = fleet.max_in_flight_samples_per_instance
+        caps = (
+            fleet.max_in_flight_samples,
+            None if each is None else each * (fleet.instances + fleet.pooled),
+            None if cap is None else cap.samples(self.records.scenario.admission),
+        )
+        return min((cap for cap in caps if cap is not None), default=math.inf)
+
+    @cached_property
+    def over(self) -> NDArray[np.int64]:
+        """The groups that had all their rewards, in order; the filtered ones, too."""
+        ready = self.groups["ready_s"]
+        over = np.flatnonzero(ready >= 0)
+        return over[np.argsort(ready[over], kind="stable")]
+
+    @cached_property
+    def over_s(self) -> NDArray[np.float64]:
+        return np.asarray(self.groups["ready_s"][self.over])
 
     def back_from(self, t: float) -> CriticalPath:
         while t > self.start + SAME_S:
@@ -192,9 +231,10 @@ class _Walk:
 
     def _life(self, sample: int, end: float, floor: float, ready: int, scored_s: float = 0.0) -> float:
         """Back through samples, each of which let the next be sent, to what the trainer did."""
+        replaced = False
         while True:
             sent = float(self.sent[sample])
-            life = Life(max(sent, floor), end, sample, ready, False, scored_s)
+            life = Life(max(sent, floor), end, sample, ready, False, scored_s, replaced=replaced)
             if life.end_s > life.sent_s:
                 self.path.lives.append(life)
             self.loop = life
@@ -205,16 +245,17 @@ class _Walk:
                 made = self._made(p, floor)
                 if isinstance(made, float):
                     return made
-                (sample, end), ready, scored_s = made, -1, 0.0
+                (sample, end, scored_s), ready, replaced = made, -1, False
                 continue  # not a call: where each sync drains the fleet, the path has as many of these as steps
             i = bisect_right(self.times, sent + SAME_S) - 1
-            before, ended = self._group_ended(sent) if self.in_groups else (-1, 0.0)
+            replaced = self._replaces(sent)
+            before, ended = self._group_ended(sent) if self.in_groups or replaced else (-1, 0.0)
             whole = before >= 0
             if not whole:
                 before, ended = self._ended(sent)
             if (i >= 0 and sent - self.times[i] <= SAME_S) or before < 0 or self.sent[before] > sent - SAME_S:
                 return min(sent, end - SAME_S)
-            life.freed, life.whole = True, whole
+            life.freed, life.whole = not replaced, whole
             self.path.scoring_s += sent - ended  # its place was free once its group was scored
             sample, end, ready, scored_s = before, max(ended, floor), -1, sent - ended
 
@@ -230,29 +271,48 @@ class _Walk:
 
     def _group_ended(self, t: float) -> tuple[int, float]:
         """The last sample of the group that had all its rewards at t, and when that sample ended; -1 without one."""
-        if self.done is None:
-            ready = self.groups["ready_s"]
-            over = np.flatnonzero(ready >= 0)
-            self.done = over[np.argsort(ready[over], kind="stable")]
-            self.done_s = ready[self.done]
-        k = int(np.searchsorted(self.done_s, t + SAME_S, side="right")) - 1
-        if k < 0 or t - self.done_s[k] > SAME_S:
+        group = self._over_by(t)
+        if group < 0 or t - self.groups["ready_s"][group] > SAME_S:
             return -1, 0.0
-        sample = self._last_of(int(self.done[k]))
+        sample = self._last_of(group)
         return sample, min(t, float(self.finish[sample]))
+
+    def _over_by(self, t: float) -> int:
+        """The last group that had all its rewards by t; -1 if there is none."""
+        k = int(np.searchsorted(self.over_s, t + SAME_S, side="right")) - 1
+        return -1 if k < 0 else int(self.over[k])
+
+    def _replaces(self, t: float) -> bool:
+        """Whether what was sent at t could be sent because a group was filtered: places were free all the time."""
+        if not self.replaces:
+            return False
+        group = self._over_by(t)
+        if group < 0 or not self.filtered[group] or t - self.groups["ready_s"][group] > SAME_S:
+            return False
+        held = np.searchsorted(self.came, t - SAME_S) - np.searchsorted(self.left, t - SAME_S)
+        return bool(held + self.groups["size"][group] <= self.places)
 
     def _publication(self, p: int, floor: float) -> float:
         """Back from the end of a publication to its making, through the drain if there is one."""
         made = self._made(p, floor)
-        return made if isinstance(made, float) else self._life(*made, floor, -1)
+        if isinstance(made, float):
+            return made
+        sample, ended, scored_s = made
+        return self._life(sample, ended, floor, -1, scored_s)
 
-    def _made(self, p: int, floor: float) -> tuple[int, float] | float:
-        """The sample that a publication's drain waited for, and its end; without a drain, the trigger."""
+    def _made(self, p: int, floor: float) -> tuple[int, float, float] | float:
+        """The sample that a publication's drain waited for, its end, and seconds of its reward; without a drain, the
+        trigger."""
         end, paused, trigger = self.published[p], max(self.paused[p], floor), max(self.trigger[p], floor)
         if self.drains and paused - trigger > SAME_S:
-            sample, ended = self._ended(paused)
-            if sample >= 0 and paused - ended <= SAME_S and self.sent[sample] < ended - SAME_S:
-                self._synced(end - paused)
-                return sample, ended
+            (sample, ended), over = self._ended(paused), paused
+            if paused - ended > SAME_S and (group := self._over_by(paused)) >= 0:
+                # nothing ended then: the last in flight were given up, as their group had all that it needs
+                sample, over = self._last_of(group), min(paused, float(self.groups["ready_s"][group]))
+                ended = min(over, float(self.finish[sample]))
+            if sample >= 0 and over > trigger and self.sent[sample] < ended - SAME_S:
+                self._synced(end - over)
+                self.path.scoring_s += over - ended
+                return sample, ended, over - ended
         self._synced(end - trigger)
         return float(min(trigger, end - SAME_S))

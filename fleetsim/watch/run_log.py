@@ -2,6 +2,9 @@
 
 Its last row says where the run is. A step before one that was seen is a trainer that resumed, or another run: what was
 found of the steps after it is no longer said of anything.
+
+What is told is what changed: the side that waits, and causes that came, went, or cost half as much again. While a cause
+that rose is there, the steps before its rise are judged, too: without them it would look as if it had always been so.
 """
 
 from __future__ import annotations
@@ -21,7 +24,10 @@ from fleetsim.history.history import History, StepLog
 from fleetsim.history.wandb import run_address
 from fleetsim.records import replace
 from fleetsim.replay.diagnose.checks.reading import FEW_STEPS
+from fleetsim.replay.diagnose.cures import Cure, cures_of
+from fleetsim.replay.diagnose.step_scene import WORTH
 from fleetsim.replay.facts import fault_lines
+from fleetsim.replay.observe.phases import plain
 from fleetsim.tell.document import NextLines
 from fleetsim.tell.next_lines import parted
 from fleetsim.watch.watch import kind_of, reason_of
@@ -36,6 +42,64 @@ Stamp = tuple[object, int, object]
 
 # Looks at new steps in a row that must agree before a verdict takes the place of another.
 AGREE = 2
+# A cause costs other than it did from this ratio on, if that is WORTH of a step as well.
+MOVED = 1.5
+# Responses that grew by less than this share are as long as they were.
+LONGER = 0.1
+
+
+class Found(Struct, frozen=True):
+    """What one look found. step_s: seconds of a step now. longer: by which share responses grew with the last change of
+    a phase."""
+
+    verdict: Verdict
+    cures: tuple[Cure, ...]
+    step_s: float
+    longer: float
+
+    def like(self, other: Found) -> bool:
+        """Whether nothing is to be told after the other one."""
+        mine, theirs = self._costs, other._costs
+        least = WORTH * min(self.step_s, other.step_s)
+        pairs = [sorted((mine.get(cause, 0.0), theirs.get(cause, 0.0))) for cause in {*mine, *theirs}]
+        moved = any(b - a >= least and b >= MOVED * a for a, b in pairs)
+        return not moved and self._key == other._key and self._rose == other._rose
+
+    @property
+    def since(self) -> float:
+        """The first step of a rise that is still there; infinite without one."""
+        return min((c.since_step for c in self.cures if c.since_step is not None), default=np.inf)
+
+    @property
+    def _key(self) -> tuple[str, str | None]:
+        return self.verdict.starves, None if self.cures else self.verdict.binding
+
+    @property
+    def _costs(self) -> dict[str, float]:
+        return {cure.cause: cure.mean_s for cure in self.cures}
+
+    @property
+    def _rose(self) -> set[str]:
+        return {cure.cause for cure in self.cures if cure.since_step is not None}
+
+    def lines(self, step: float, before: Found | None) -> tuple[str, ...]:
+        """The headline, and of what to change first evidence, price and the one command that follows, as `replay` does;
+        then the other causes, and those that are over."""
+        first, what = self.verdict.first, "verdict" if before is None else "the verdict changed"
+        lines = [f"step {units.count(round(step))}: {what}: {self.verdict.headline}"]
+        for label, said in () if first is None else fault_lines(first, self.verdict.headline):
+            if isinstance(said, NextLines):
+                said = " ".join(parted(said.text)).strip()
+            lines += [f"  {label}: {said}"] if said else []
+        for cure in self.cures[1:]:
+            since = "" if cure.since_step is None else f" since step {cure.since_step}"
+            lines.append(f"  also: {cure.cause}: {plain(cure.mean_s)} of a step{since}; {'; '.join(cure.do)}")
+        if abs(self.longer) >= LONGER:
+            lines.append(
+                f"  responses: {units.share(abs(self.longer))} {'longer' if self.longer > 0 else 'shorter'} now"
+            )
+        over = [] if before is None else [c.cause for c in before.cures if c.cause not in self._costs]
+        return (*lines, *([f"  over: {', '.join(over)}"] if over else []))
 
 
 class LogWatch(Struct):
@@ -58,8 +122,9 @@ class LogWatch(Struct):
     mapping: Mapping[str, str] = field(default_factory=dict)
     _seen: Stamp | None = None
     _last_step: float = -np.inf
-    _told: tuple[str, str | None] | None = None
-    _wish: tuple[tuple[str, str | None], int] | None = None
+    _told: Found | None = None
+    _wish: tuple[Found, int] | None = None
+    _since: float = np.inf
     _failed: str = ""
     _waiting: str = ""
 
@@ -81,11 +146,13 @@ class LogWatch(Struct):
             stamp = _stamp(self.path)
             if stamp is None:
                 self._wait("file", f"{self.path} is not there: waiting for it")
+            elif stamp[1] == 0 and self._seen is None and os.path.isfile(self.path):
+                self._wait("line", f"{self.path} is empty: waiting for its first step")
             elif stamp != self._seen:
                 self._replaced(stamp)
                 log = self._read()
                 if log is not None:
-                    self._judge(self._verdict(log), log)
+                    self._judge(self._found(log))
                 self._seen = stamp
             self._failed = ""
         except Exception as error:  # noqa: BLE001 - nothing from outside, whatever it is, ends a watch
@@ -102,6 +169,7 @@ class LogWatch(Struct):
     def _begin(self, text: str) -> None:
         """Forgets what was found, and says why."""
         self._last_step, self._told, self._wish, self._waiting, self._seen = -np.inf, None, None, "", None
+        self._since = np.inf
         self.tell(text)
 
     def _read(self) -> History | None:
@@ -122,7 +190,8 @@ class LogWatch(Struct):
         if steps[-1] == self._last_step:
             return None
         self._last_step = float(steps[-1])
-        return replace(history, steps=last_part(history.steps, self.window_s))
+        risen = 0 if np.isinf(self._since) else FEW_STEPS + int(np.count_nonzero(steps >= self._since))
+        return replace(history, steps=last_part(history.steps, self.window_s, max(FEW_STEPS, risen)))
 
     def _wait(self, what: str, text: str) -> None:
         """Tells what is waited for, once."""
@@ -130,47 +199,37 @@ class LogWatch(Struct):
             self.tell(text)
         self._waiting = what
 
-    def _verdict(self, history: History) -> Verdict:
+    def _found(self, history: History) -> Found:
         from fleetsim.replay.diagnose.diagnosis import diagnose
         from fleetsim.replay.observe.observe import observe
 
-        return diagnose(observe(history, self.base), self.base, given=self.given)
+        observed = observe(history, self.base)
+        verdict, account = diagnose(observed, self.base, given=self.given), observed.account
+        step_s, longer = (0.0, 0.0) if account is None else (account.now_s, account.present.get("length_growth", 0.0))
+        return Found(verdict, cures_of(observed, verdict), step_s, longer)
 
-    def _judge(self, verdict: Verdict, history: History) -> None:
+    def _judge(self, now: Found) -> None:
         """Tells the first verdict at once, another one when it has come AGREE times in a row."""
-        now = verdict.starves, verdict.binding
-        if now == self._told:
+        self._since = now.since
+        if self._told is not None and now.like(self._told):
             self._wish = None
             return
-        count = self._wish[1] + 1 if self._wish is not None and self._wish[0] == now else 1
+        count = self._wish[1] + 1 if self._wish is not None and self._wish[0].like(now) else 1
         self._wish = now, count
         if self._told is not None and count < AGREE:
             return
-        assert history.steps is not None
-        for line in verdict_lines(verdict, float(history.steps.columns["step"][-1]), first=self._told is None):
+        for line in now.lines(self._last_step, self._told):
             self.tell(line)
         self._told, self._wish = now, None
 
 
-def verdict_lines(verdict: Verdict, step: float, *, first: bool) -> tuple[str, ...]:
-    """The headline, and of what to change first evidence, price and the one command that follows, as `replay` does."""
-    what = "verdict" if first else "the verdict changed"
-    found = verdict.first
-    lines = [f"step {units.count(round(step))}: {what}: {verdict.headline}"]
-    for label, said in () if found is None else fault_lines(found, verdict.headline):
-        if isinstance(said, NextLines):
-            said = " ".join(parted(said.text)).strip()
-        lines += [f"  {label}: {said}"] if said else []
-    return tuple(lines)
-
-
-def last_part(log: StepLog, window_s: float) -> StepLog:
-    """The last steps, whose seconds fit into the window; no fewer than FEW_STEPS."""
+def last_part(log: StepLog, window_s: float, least: int = FEW_STEPS) -> StepLog:
+    """The last steps, whose seconds fit into the window; no fewer than `least`."""
     seconds = log.columns.get("step_s")
     if seconds is None:
         return log
     back = np.cumsum(np.nan_to_num(seconds[::-1]))
-    count = max(FEW_STEPS, int(np.searchsorted(back, window_s, side="right")))
+    count = max(least, int(np.searchsorted(back, window_s, side="right")))
     return StepLog(log.framework, {name: values[-count:] for name, values in log.columns.items()})
 
 

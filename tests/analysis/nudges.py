@@ -100,6 +100,7 @@ def nudges(s: Scenario, longest: float) -> Iterator[tuple[str, dict[str, Any], f
     """
     t, a, f, group = s.trainer, s.admission, s.fleet, s.workload.group_size
     place, each = group if f.in_flight_unit == "groups" else 1, f.max_in_flight_samples_per_instance
+    sent = group if f.in_flight_unit == "groups" else math.ceil(group * s.buffer.group_oversampling - 1e-9)
     slower = [p.model_copy(update={"fixed_s": p.fixed_s / MORE, "per_token_s": p.per_token_s / MORE}) for p in t.phases]
     yield (
         "trainer",
@@ -133,7 +134,7 @@ def nudges(s: Scenario, longest: float) -> Iterator[tuple[str, dict[str, Any], f
         yield "environment", {"stations.tools.calls_per_s": rate * MORE}, MORE
     counts: list[tuple[str, str, int, int | None]] = [
         ("rollout", "fleet.instances", 1, f.instances),
-        ("in_flight_cap", "fleet.max_in_flight_samples", group, f.max_in_flight_samples),
+        ("in_flight_cap", "fleet.max_in_flight_samples", sent, f.max_in_flight_samples),
         ("in_flight_cap", "fleet.max_in_flight_samples_per_instance", place, each and each // place * place),
         ("buffer", "buffer.capacity_samples", group, s.buffer.capacity_samples),
     ]

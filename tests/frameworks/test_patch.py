@@ -214,6 +214,28 @@ def test_bytes_before_the_text_and_line_ends_stay(folder: Path) -> None:
     assert more.text.count("\r\n") == more.text.count("\n") > 10
 
 
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("--rollout.max_new_tokens 7168 --data.max_len 8192", "--rollout.max_new_tokens 14336 --data.max_len 15360"),
+        ("--rollout.max_new_tokens 7168", "--rollout.max_new_tokens 14336 --data.max_len 14848"),
+        ("--prompt_max_len 1024 --generate_max_len 7168", "--generate_max_len 14336"),
+        (
+            "--prompt_max_len 512 --generate_max_len 7168 --max_len 9000",
+            "--generate_max_len 14336 --max_len 14848",
+        ),
+    ],
+)
+def test_longer_answers_of_openrlhf_have_room_beside_the_prompt(tmp_path: Path, written: str, words: str) -> None:
+    """data.max_len is vLLM's max_model_len: answers end there, whatever max_new_tokens says."""
+    file = tmp_path / "openrlhf_run.sh"
+    model = "--actor.model_name_or_path Qwen/Qwen3-4B --vllm.num_engines 4"
+    file.write_text(f"python3 -m openrlhf.cli.train_ppo_ray {model} {written}\n")
+    patch = patched(file, with_changes(read(file), {"workload.output_tokens.max": 14336.0}))
+    assert " ".join(patch.words[""]) == words
+    assert field_at(read_again(file, patch), "workload.output_tokens.max") == 14336
+
+
 def test_a_model_path_stays_where_the_model_is_the_same(tmp_path: Path) -> None:
     file = tmp_path / "verl_run.yaml"
     file.write_text((HERE / "data" / "verl_sync.yaml").read_text().replace("Qwen/Qwen2.5-7B", "/m/Qwen2.5-7B"))

@@ -134,6 +134,20 @@ def test_dollars_per_hour_bound_the_gpus_of_each_type() -> None:
     assert {row["gpu"] for row in document["plans"]} <= {"H100", "H200"}
 
 
+def test_dollars_per_hour_bound_what_is_paid_by_use() -> None:
+    """Nobody limits the sandboxes, so that only a run says what their calls cost in an hour."""
+    agents = ("--turns", "geometric:3", "--tool-s", "10", "--sandbox-price", "2", "--max-staleness", "1", *JOB)
+    one = ("engine.pp=1", "engine.dp=1", "engine.max_num_seqs=64", "engine.max_num_batched_tokens=8192")
+    few = ("--tp", "1", "--dtype", "bfloat16", "--kv-dtype", "bfloat16", *(w for key in one for w in ("--set", key)))
+    found = json.loads(run("--max-price-per-hour", "30", *agents, *few, "--json").stdout)
+    hourly = [3600 * row["cost_per_step"]["mean"] / row["step_s"]["mean"] for row in found["plans"]]
+    assert max(hourly) <= 30
+    assert max(row["usd_per_hour"] for row in found["plans"]) < max(hourly) / 2
+    least = run("--max-price-per-hour", "5", *agents, *few)
+    assert least.exit_code == 2
+    assert "the cheapest takes $" in least.stderr
+
+
 def test_a_condition_on_the_plan_trips() -> None:
     result = run("--gpus", "2", *JOB, "--fail-if", "gpus>1", "--json")
     assert result.exit_code == 10

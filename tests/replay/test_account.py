@@ -289,6 +289,18 @@ def test_what_comes_now_and_then_costs_its_mean_and_is_verified_by_it(tmp_path: 
     assert cure.verify.after_steps == 16
 
 
+def test_what_rose_is_verified_by_what_it_takes_now_whatever_rhythm_its_highest_rows_have(tmp_path: Path) -> None:
+    steps = np.arange(STEPS)
+    before = 70.0 + np.where(steps % 2 == 0, 10.0, -10.0)
+    high = np.isin(steps, STEPS - np.array([3, 8, 13]))
+    seen = _seen(tmp_path, reward=np.where(steps < STEPS - 15, before, np.where(high, 330.0, 200.0)))
+    lever = levers_of(seen)[0]
+    verify = cure_of(lever, seen).verify
+    assert (lever.cause, lever.since_step) == ("reward slow", STEPS - 14)
+    assert 70.0 < verify.high < 200.0
+    assert verify.after_steps < 10
+
+
 def _lines(folder: Path, rows: list[dict[str, float]]) -> Observed:
     path = folder / "run.jsonl"
     path.write_text("\n".join(json.dumps({"step": n, **row}) for n, row in enumerate(rows)))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -87,6 +90,40 @@ def test_one_odd_look_changes_nothing(tmp_path: Path) -> None:
     path.write_text(console(STARVED, 24))
     told = _told(path, _grow(path, IDLE, 12, 25), _grow(path, STARVED, 12, 37), _grow(path, STARVED, 12, 49))
     assert len([line for line in told if "verdict" in line]) == 1
+
+
+@pytest.mark.parametrize(
+    ("job", "fault", "window_s", "says"),
+    [
+        (STARVED, replace(STARVED, sync_s=40.0), 900.0, "weight sync slow"),  # beside a cause that costs more
+        (IDLE, replace(IDLE, odd_s=60.0), 900.0, "unexplained time"),
+        (IDLE, replace(IDLE, train_s=120.0), 900.0, "trainer slow"),
+        (IDLE, replace(IDLE, train_s=120.0, mean=1600.0), 3600.0, "% longer now"),
+    ],
+)
+def test_a_fault_is_told_as_it_comes_and_when_it_is_over(
+    tmp_path: Path, job: VerlJob, fault: VerlJob, window_s: float, says: str
+) -> None:
+    """It stays silent before, and while the fault goes on for far longer than the window."""
+    path, few = tmp_path / "train.log", 4
+    course = [job] * 10 + [fault] * 20 + [job] * 10
+    path.write_text(console(job, 24))
+    told = _told(path, *(_grow(path, one, few, 25 + few * i) for i, one in enumerate(course)), window_s=window_s)
+    heads = [i for i, line in enumerate(told) if "verdict" in line]
+    first, began, over = ("\n".join(told[a:b]) for a, b in pairwise([*heads, len(told)]))
+    assert "since step" not in first
+    assert says in began
+    assert re.search(r"(since|until) step 6\d", began)
+    assert "since step" not in over
+    _, began_at, over_at = (int(told[i].split()[1].rstrip(":")) for i in heads)
+    assert 65 <= began_at <= 65 + 3 * few
+    assert 145 <= over_at <= 145 + 4 * few
+
+
+def test_an_empty_log_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text("")
+    assert _told(path, lambda: None)[0].endswith("is empty: waiting for its first step")
 
 
 def test_what_cannot_be_read_is_told_once_and_mends(tmp_path: Path) -> None:

@@ -154,10 +154,11 @@ def cure_of(lever: StepLever, observed: Observed) -> Cure:
     noise = (4.0 * spread / max(1e-9, lever.mean)) ** 2
     after = min(MOST_AFTER, max(FEWEST_AFTER, SETTLES + math.ceil(noise)))
     most = lever.mean / 2.0
-    if found is not None and found.course.every is not None and lever.mean >= found.beyond_usual:
+    every = found.course.every if found is not None and found.course.kind == "periodic" else None
+    if found is not None and every is not None and lever.mean >= found.beyond_usual:
         # what comes now and then shows in the mean of two of its turns, and half as often it gives half
         now = account.step_s if found.metric is None else found.seconds
-        after, most = max(after, 4 * found.course.every), lever.low / 2.0
+        after, most = max(after, 4 * every), lever.low / 2.0
     # beside a trainer, a wider window lets the longest go on
     wider = lever.cause == "long tail" and account.mode == "asynchronous"
     causes = ("staleness window", lever.cause) if wider else (lever.cause,)
