@@ -107,8 +107,9 @@ class Efficiency(Struct, frozen=True):
     that flash attention reaches. touches: how often each number of a forward pass goes through memory; head_touches:
     each logit. links: share of a link's bandwidth that collectives reach. exposed: share of what could be hidden behind
     arithmetic that is not. forward: a pass for log-probs over the forward part of an update: it computes them and their
-    entropy in 32 bits, in turns with what it moves. step_s: seconds of an optimizer step,
-    whatever it holds. micro_s: of a micro-batch.
+    entropy in 32 bits, in turns with what it moves. step_s: seconds of an optimizer step, whatever it holds. micro_s:
+    of a micro-batch. context: share that arithmetic takes longer on many context ranks; half of it on two. blackwell:
+    of what GPUs of that family reach over what Hopper does.
     """
 
     product: Positive
@@ -121,6 +122,8 @@ class Efficiency(Struct, frozen=True):
     forward: Positive
     step_s: Positive
     micro_s: Positive
+    context: Positive
+    blackwell: Positive
 
 
 class KnownTrainerError(Struct, frozen=True):
@@ -245,11 +248,13 @@ def step_seconds(plan: TrainingPlan, fit: TrainerFit) -> StepSeconds:
 def _token_s(plan: TrainingPlan, work: Work, e: Efficiency, products: float, attention: float, moved: float) -> float:
     """A token of a pass on one GPU alone, in multiples of its forward pass."""
     gpu = plan.gpu
-    peak = gpu.flop_s("fp8" if plan.recipe.precision == "fp8" else "bf16")
+    reached = e.blackwell if gpu.family == "blackwell" else 1.0
+    peak = reached * gpu.flop_s("fp8" if plan.recipe.precision == "fp8" else "bf16")
     flops = work.trunk_flop / (peak * e.product) + work.expert_flop / (peak * e.expert)
-    square = work.attention_flop(plan.batch.token_length) / (gpu.bf16_flop_s * e.attention)
+    square = work.attention_flop(plan.batch.token_length) / (reached * gpu.bf16_flop_s * e.attention)
     bytes_ = 2 * (work.moved * e.touches + work.head_moved * e.head_touches)
-    return products * flops + attention * square + moved * bytes_ / gpu.memory_bytes_s
+    apart = 1.0 + e.context * (1.0 - 1.0 / plan.layout.cp)
+    return apart * (products * flops + attention * square + moved * bytes_ / gpu.memory_bytes_s)
 
 
 def _update(plan: TrainingPlan, work: Work, e: Efficiency, samples: float) -> _Pass:
