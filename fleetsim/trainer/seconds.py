@@ -26,23 +26,30 @@ NIC_BYTES_S = 50e9
 HOP_S = 5e-6
 
 
+def reached_bytes_s(gpu: GpuSpec, links: float, gpus: int, cards: int = 1) -> float:
+    """What collectives reach between `gpus` of one server, else through `cards` network cards at a time.
+
+    links: share of a bandwidth that is reached; of PCIe, the data sheet has what is.
+    """
+    near = gpu.link_bytes_s * (1.0 if gpu.pcie else links)
+    return near if gpus <= gpu.node_gpus else min(near, cards * NIC_BYTES_S * links)
+
+
 def ring_s(gpu: GpuSpec, size: float, ranks: int, links: float) -> float:
     """`size` bytes gathered or scattered over `ranks` neighbours, whole servers first: what each of them receives.
 
-    links: share of the bandwidth that is reached. A ring over several servers uses all their cards.
+    A ring over several servers uses all their cards.
     """
     if ranks <= 1:
         return 0.0
-    rate = gpu.link_bytes_s if ranks <= gpu.node_gpus else min(gpu.link_bytes_s, gpu.node_gpus * NIC_BYTES_S)
-    return size * (ranks - 1) / ranks / (rate * links) + (ranks - 1) * HOP_S
+    return size * (ranks - 1) / ranks / reached_bytes_s(gpu, links, ranks, gpu.node_gpus) + (ranks - 1) * HOP_S
 
 
 def across_s(gpu: GpuSpec, size: float, ranks: int, gpus: int, links: float) -> float:
     """The same over `ranks` that stand in different servers as soon as `gpus` need more than one, each by its card."""
     if ranks <= 1:
         return 0.0
-    rate = gpu.link_bytes_s if gpus <= gpu.node_gpus else min(gpu.link_bytes_s, NIC_BYTES_S)
-    return size * (ranks - 1) / ranks / (rate * links) + (ranks - 1) * HOP_S
+    return size * (ranks - 1) / ranks / reached_bytes_s(gpu, links, gpus) + (ranks - 1) * HOP_S
 
 
 def sharded_micro_s(plan: TrainingPlan, work: Work, links: float, gathers: int, scatters: bool) -> float:
@@ -61,8 +68,7 @@ def tensor_token_s(plan: TrainingPlan, work: Work, links: float) -> float:
     """One pass of one token over tensor parallel ranks: each sum is scattered and gathered, 16 bits a number."""
     tp = plan.layout.tp
     size = 2 * work.reduced * 2
-    rate = plan.gpu.link_bytes_s if tp <= plan.gpu.node_gpus else NIC_BYTES_S
-    return size * (tp - 1) / tp / (rate * links)
+    return size * (tp - 1) / tp / reached_bytes_s(plan.gpu, links, tp)
 
 
 def expert_token_s(plan: TrainingPlan, work: Work, links: float) -> float:
@@ -71,7 +77,7 @@ def expert_token_s(plan: TrainingPlan, work: Work, links: float) -> float:
     if ep <= 1:
         return 0.0
     size, inside = 2 * work.routed * 2, min(ep, plan.gpu.node_gpus)
-    near = size * (inside - 1) / ep / (plan.gpu.link_bytes_s * links)
+    near = size * (inside - 1) / ep / reached_bytes_s(plan.gpu, links, inside)
     far = size * (ep - inside) / ep / (NIC_BYTES_S * links)
     return near + far
 

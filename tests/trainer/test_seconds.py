@@ -112,6 +112,14 @@ def test_a_ring_over_servers_is_as_fast_as_all_their_cards() -> None:
     assert across == pytest.approx(7.5e9 / 400e9 + 15 * 5e-6)
 
 
+def test_what_pcie_reaches_is_not_discounted_twice() -> None:
+    """Its 16 GB/s are what collectives reach; of NVLink the share that trainers reach counts, and of cards."""
+    l20, h100 = gpu_spec("L20"), gpu_spec("H100")
+    assert ring_s(l20, 8e9, 8, 0.4) == pytest.approx(7e9 / 16e9 + 7 * 5e-6)
+    assert ring_s(h100, 8e9, 8, 0.4) == pytest.approx(7e9 / (0.4 * 450e9) + 7 * 5e-6)
+    assert ring_s(l20, 8e9, 16, 0.02) == pytest.approx(7.5e9 / (8 * 0.02 * 50e9) + 15 * 5e-6)
+
+
 def test_adam_states_take_sixteen_bytes_with_weights_and_gradients_more() -> None:
     """18 bytes per weight, sharded: 2 of the weight, 4 of the gradient, 12 of Adam's states."""
     p = plan("Qwen/Qwen3-32B", 16)
