@@ -342,7 +342,7 @@ def test_the_groups_are_told_apart() -> None:
     found = {group.name: group for group in groups_of(rows())}
     assert found[OWN].median < 0.05
     assert found[MODELLED].median < 0.08
-    assert found[SEALED].arms == 51
+    assert found[SEALED].arms == 77
     for name in (OWN, MODELLED):
         held = found[name].held
         assert held is not None
@@ -362,7 +362,7 @@ def test_a_waiting_error_is_that_of_what_the_trainer_leaves() -> None:
 
 def test_the_first_prediction_of_a_sealed_arm_is_kept() -> None:
     sealed = [row for row in rows() if row.group == SEALED]
-    assert len(sealed) == 67
+    assert len(sealed) == 101
     assert all(row.first is not None for row in sealed)
 
 
