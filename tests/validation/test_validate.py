@@ -328,8 +328,8 @@ def test_every_arm_that_misses_says_why() -> None:
 
 
 def test_the_gates_that_hold_go_on_to_hold() -> None:
-    """All arms are in them. Four do not hold, and the page says so: this fails when another breaks. The blind median is that
-    of sealed arms which differ in their lengths alone (S15, S16, S19, S20): a blind prediction knows none."""
+    """All arms are in them. Four do not hold, and the page says so: this fails when another breaks. The blind median is
+    that of sealed arms which differ in their lengths alone (S15, S16, S19, S20): a blind prediction knows none."""
     missed = {name for name, *_, holds in gate_rows(summary(published())) if not holds}
     assert missed == {
         "absolute error, worst",
