@@ -69,8 +69,11 @@ def render(steps: Sequence[Step], fit: TrainerFit) -> str:
     seen = [s for s in steps if s.fitted]
     count = len(as_dict(fit.efficiency)) + len(fit.kinds) + len(fit.frameworks)
     intro = INTRO.format(parameters=count, count=len(seen), sources=len({s.source for s in seen}))
-    return intro + _errors(fit) + _scaled(steps, fit) + HONEST.format(
-        blackwell=_percent(fit.efficiency.blackwell), context=_percent(fit.efficiency.context)
+    return (
+        intro
+        + _errors(fit)
+        + _scaled(steps, fit)
+        + HONEST.format(blackwell=_percent(fit.efficiency.blackwell), context=_percent(fit.efficiency.context))
     )
 
 
@@ -181,7 +184,7 @@ def _peaks() -> Iterator[str]:
     said = set()
     for row in rows():
         key = row["model"], row["gpus"], row.get("mean"), row.get("tune")
-        if "peak_gib" not in row or row.get("activations") == "offload" or row["kind"] == "sft" or key in said:
+        if "peak_gib" not in row or row.get("activations") == "offload" or row.get("kind") != "rl" or key in said:
             continue
         said.add(key)
         memory = memory_of(plan_of(row))

@@ -170,9 +170,9 @@ FORWARD_BUDGET = 3
 ADAM_BYTES, ADAM_MOVED = 16, 30
 # The mixtures of transformers (before its release 5) visit their experts one after the other, in a Python loop
 # (huggingface/transformers pull request 40016): seconds of one expert in one pass of a micro-batch, a backward pass
-# being two. By ISEEKYAN/verl_megatron_practice, dapo_moe30b.csv row 2: 167 s of update on 64 H100, 39 without it. Who
+# being two. By ISEEKYAN/verl_megatron_practice, dapo_moe30b.csv row 2: 167 s of update on 64 H100, 32 without it. Who
 # shards such a model without a grouped product of its own:
-EXPERT_VISIT_S = 376e-6
+EXPERT_VISIT_S = 459e-6
 LOOPING = ("verl", "trl", "openrlhf", "open-instruct")
 # Host memory to a GPU and a server's memory, bytes per second; assumed (PCIe 5.0 from pinned memory; 8 channels).
 PCIE_BYTES_S, HOST_BYTES_S = 25e9, 150e9
