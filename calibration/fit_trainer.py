@@ -44,6 +44,7 @@ PRIORS = {
     "product": (0.7, 0.15), "expert": (0.5, 0.3), "attention": (0.45, 0.3), "touches": (8.0, 0.6),
     "head_touches": (8.0, 0.8), "links": (0.7, 0.3), "exposed": (0.3, 0.5), "forward": (1.2, 0.2),
     "step_s": (0.3, 0.4), "micro_s": (0.05, 1.0),
+    "context": (0.1, 1.0), "blackwell": (1.0, 0.2),
 }  # fmt: skip
 KIND_SPREAD, FRAMEWORK_SPREAD, RESIDUAL, HUBER = 0.25, 0.2, 0.1, 0.3
 

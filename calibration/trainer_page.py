@@ -54,11 +54,12 @@ HONEST = """### What it does not know
 
 - Rows without a length: of verl_megatron_practice's 7B, 30B and 235B runs the tokens follow from the MFU that verl
   printed. Their error is that of the share of the peak.
-- Blackwell: the only rows with phases are prime-rl's on B200 with kernels that were not made for it, at half the speed
-  of an H200. They are shown, not fitted; a B200 is predicted from its data sheet with what Hopper GPUs reach.
+- Blackwell: NeMo-RL's rows on GB200 and B200 are fitted: it reaches {blackwell} of what Hopper GPUs do. prime-rl's on
+  B200, with kernels that were not made for it, take twice as long as an H200; verl's hybrids there as well. They are
+  shown, not fitted.
 - The network between servers is taken to be one 400 Gb/s card per GPU. A slower one costs more: 12 GPUs on two servers
-  of a cloud took twice what is predicted.
-- Context parallel ranks are divided like others: what their rings send is not counted.
+  of a cloud took twice what is predicted, Qwen3-32B on rented servers (RoCE) two to six times.
+- Context parallel ranks take {context} longer for the same work, whatever they send.
 - Steps that NeMo-RL publishes without phases are not used.
 """
 
@@ -68,7 +69,12 @@ def render(steps: Sequence[Step], fit: TrainerFit) -> str:
     seen = [s for s in steps if s.fitted]
     count = len(as_dict(fit.efficiency)) + len(fit.kinds) + len(fit.frameworks)
     intro = INTRO.format(parameters=count, count=len(seen), sources=len({s.source for s in seen}))
-    return intro + _errors(fit) + _scaled(steps, fit) + HONEST
+    return (
+        intro
+        + _errors(fit)
+        + _scaled(steps, fit)
+        + HONEST.format(blackwell=_percent(fit.efficiency.blackwell), context=_percent(fit.efficiency.context))
+    )
 
 
 def _scaled(steps: Sequence[Step], fit: TrainerFit) -> str:
@@ -132,6 +138,7 @@ def _parameters(fit: TrainerFit) -> str:
         "head_touches": "times that a logit is moved", "links": "share of a link's bandwidth",
         "exposed": "share of hidden collectives that is felt", "forward": "a pass for log-probs over a forward part",
         "step_s": "seconds of an optimizer step", "micro_s": "seconds of a micro-batch",
+        "context": "share more on many context ranks", "blackwell": "what Blackwell reaches over what Hopper does",
     }  # fmt: skip
     rows = [f"| {words[name]} | {value:.3g} |\n" for name, value in as_dict(fit.efficiency).items()]
     rows += [f"| factor: {name} | {value:.2f} |\n" for name, value in {**fit.kinds, **fit.frameworks}.items()]
@@ -177,7 +184,7 @@ def _peaks() -> Iterator[str]:
     said = set()
     for row in rows():
         key = row["model"], row["gpus"], row.get("mean"), row.get("tune")
-        if "peak_gib" not in row or row.get("activations") == "offload" or row["kind"] == "sft" or key in said:
+        if "peak_gib" not in row or row.get("activations") == "offload" or row.get("kind") != "rl" or key in said:
             continue
         said.add(key)
         memory = memory_of(plan_of(row))

@@ -174,38 +174,43 @@ def _course(job: Job, schedule: Schedule, steps: int, measure: Measure, watch: W
     from fleetsim.forecast.schedule import course_of
 
     schedule = schedule.beside(own_schedule(job, steps))
-    return course_of(scene_of(job), schedule, steps, job.scenario.run.replications, measure, watch)
+    return course_of(scene_of(job, schedule.at(0)), schedule, steps, job.scenario.run.replications, measure, watch)
 
 
-def scene_of(job: Job) -> Callable[[Mapping[str, Any]], Scenario]:
-    """The scenario of a step's scheduled values: the job as if they had been said by its flags."""
+def scene_of(job: Job, first: Mapping[str, Any] | None = None) -> Callable[[Mapping[str, Any]], Scenario]:
+    """The scenario of a step's scheduled values: the job as if they had been said by its flags.
+
+    first: the values at which somebody measured the trainer's seconds, if so; None = the job's own.
+    """
     from fleetsim.config.workload import ConstantTokens, Gamma, Lognormal
     from fleetsim.forecast.schedule import SCHEDULED
+    from fleetsim.job.trainer_scaling import followed
     from fleetsim.workload.lengths import mean_length, scaled_law
 
     steady = {"run.events": [], "run.steps": None, "run.warmup_steps": None, "workload.length_drift_per_step": 0.0}
     law = job.scenario.workload.output_tokens
     by_flag = isinstance(law, Lognormal | Gamma)
 
-    def scene(values: Mapping[str, Any]) -> Scenario:
+    def said(values: Mapping[str, Any]) -> Scenario:
         changes: dict[str, Any] = dict(steady)
         options: dict[str, Any] = {}
         for name, value in values.items():
-            said = SCHEDULED[name]
+            what = SCHEDULED[name]
             if name == "len" and isinstance(law, ConstantTokens):
                 options["len"] = float(round(value))
             elif name == "len" and not by_flag:
                 factor = value / mean_length(law, at_least=1.0)
                 changes["workload.output_tokens"] = scaled_law(law, factor).model_dump(exclude_none=True)
-            elif said.option:
-                options[said.option] = value
+            elif what.option:
+                options[what.option] = value
             else:
-                changes[said.path] = value
+                changes[what.path] = value
         if "len" in options and "max_len" not in options and not isinstance(law, ConstantTokens):
             options["max_len"] = getattr(law, "max", None)
         return job.with_(changes, **options).scenario
 
-    return scene
+    measured = said(first or {})
+    return lambda values: followed(said(values), measured)
 
 
 def own_schedule(job: Job, steps: int) -> Schedule:
@@ -227,13 +232,20 @@ def own_schedule(job: Job, steps: int) -> Schedule:
 def left_out(scenario: Scenario, schedule: Schedule) -> tuple[str, ...]:
     """What a forecast does not follow: other events, and seconds of a trainer that nobody said per token."""
     from fleetsim.job.assumptions import is_estimated
+    from fleetsim.job.trainer_scaling import follows_model
 
     found = []
     names = {k for e in scenario.run.events for k in e.model_dump(exclude_none=True)} - {"step", "instances"}
     if names:
         found.append(f"run.events: {', '.join(sorted(names))} are not in a forecast; --schedule says what changes")
     t, moves = scenario.trainer, [name for name in ("len", "batch", "turns") if name in schedule.columns]
-    if moves and t.fixed_s and not t.per_token_s and not is_estimated(scenario):
+    said = moves and t.fixed_s and not t.per_token_s and not is_estimated(scenario)
+    if said and follows_model(scenario):
+        found.append(
+            f"the trainer's {t.fixed_s:g} s are those of the first step; with {' and '.join(moves)} they change as the "
+            "trainer's model says"
+        )
+    elif said:
         found.append(
             f"the trainer's {t.fixed_s:g} s a step stay as they are, whatever {' and '.join(moves)} may be; "
             "give --set trainer.per_token_s=SECONDS instead, or leave them to the model"

@@ -89,6 +89,23 @@ def scaled(scenario: Scenario, gpus: int) -> dict[str, Any]:
     return {"trainer.gpus": gpus, **slower(trainer, factor), **scaled_share(trainer, gpus)}
 
 
+def followed(scenario: Scenario, measured: Scenario) -> Scenario:
+    """A job whose lengths or batch were other ones when somebody measured its trainer: those seconds, times what its
+    model's grow by. As it is where they depend on tokens already, or nobody knows what is trained."""
+    trainer = measured.trainer
+    if is_estimated(scenario) or not follows_model(measured):
+        return scenario
+    factor = seconds_on(scenario, trainer.gpus) / seconds_on(measured, trainer.gpus)
+    return with_changes(scenario, slower(trainer, factor))
+
+
+def follows_model(scenario: Scenario) -> bool:
+    """Whether the seconds of a step were said, but not how they depend on its tokens, and a model knows that."""
+    t = scenario.trainer
+    by_token = t.per_token_s > 0.0 or any(phase.per_token_s > 0.0 for phase in t.phases)
+    return t.fixed_s > 0.0 and not by_token and _named(scenario) and is_known(scenario)
+
+
 def scaled_share(trainer: TrainerConfig, gpus: int) -> dict[str, float | None]:
     """The change that keeps a share that was given what it is, seen from `gpus`."""
     share = None if trainer.scaling.parallel_share is None else parallel_share(trainer, gpus)

@@ -26,23 +26,30 @@ NIC_BYTES_S = 50e9
 HOP_S = 5e-6
 
 
+def reached_bytes_s(gpu: GpuSpec, links: float, gpus: int, cards: int = 1) -> float:
+    """What collectives reach between `gpus` of one server, else through `cards` network cards at a time.
+
+    links: share of a bandwidth that is reached; of PCIe, the data sheet has what is.
+    """
+    near = gpu.link_bytes_s * (1.0 if gpu.pcie else links)
+    return near if gpus <= gpu.node_gpus else min(near, cards * NIC_BYTES_S * links)
+
+
 def ring_s(gpu: GpuSpec, size: float, ranks: int, links: float) -> float:
     """`size` bytes gathered or scattered over `ranks` neighbours, whole servers first: what each of them receives.
 
-    links: share of the bandwidth that is reached. A ring over several servers uses all their cards.
+    A ring over several servers uses all their cards.
     """
     if ranks <= 1:
         return 0.0
-    rate = gpu.link_bytes_s if ranks <= gpu.node_gpus else min(gpu.link_bytes_s, gpu.node_gpus * NIC_BYTES_S)
-    return size * (ranks - 1) / ranks / (rate * links) + (ranks - 1) * HOP_S
+    return size * (ranks - 1) / ranks / reached_bytes_s(gpu, links, ranks, gpu.node_gpus) + (ranks - 1) * HOP_S
 
 
 def across_s(gpu: GpuSpec, size: float, ranks: int, gpus: int, links: float) -> float:
     """The same over `ranks` that stand in different servers as soon as `gpus` need more than one, each by its card."""
     if ranks <= 1:
         return 0.0
-    rate = gpu.link_bytes_s if gpus <= gpu.node_gpus else min(gpu.link_bytes_s, NIC_BYTES_S)
-    return size * (ranks - 1) / ranks / (rate * links) + (ranks - 1) * HOP_S
+    return size * (ranks - 1) / ranks / reached_bytes_s(gpu, links, gpus) + (ranks - 1) * HOP_S
 
 
 def sharded_micro_s(plan: TrainingPlan, work: Work, links: float, gathers: int, scatters: bool) -> float:
@@ -61,8 +68,7 @@ def tensor_token_s(plan: TrainingPlan, work: Work, links: float) -> float:
     """One pass of one token over tensor parallel ranks: each sum is scattered and gathered, 16 bits a number."""
     tp = plan.layout.tp
     size = 2 * work.reduced * 2
-    rate = plan.gpu.link_bytes_s if tp <= plan.gpu.node_gpus else NIC_BYTES_S
-    return size * (tp - 1) / tp / (rate * links)
+    return size * (tp - 1) / tp / reached_bytes_s(plan.gpu, links, tp)
 
 
 def expert_token_s(plan: TrainingPlan, work: Work, links: float) -> float:
@@ -71,7 +77,7 @@ def expert_token_s(plan: TrainingPlan, work: Work, links: float) -> float:
     if ep <= 1:
         return 0.0
     size, inside = 2 * work.routed * 2, min(ep, plan.gpu.node_gpus)
-    near = size * (inside - 1) / ep / (plan.gpu.link_bytes_s * links)
+    near = size * (inside - 1) / ep / reached_bytes_s(plan.gpu, links, inside)
     far = size * (ep - inside) / ep / (NIC_BYTES_S * links)
     return near + far
 
@@ -101,8 +107,9 @@ class Efficiency(Struct, frozen=True):
     that flash attention reaches. touches: how often each number of a forward pass goes through memory; head_touches:
     each logit. links: share of a link's bandwidth that collectives reach. exposed: share of what could be hidden behind
     arithmetic that is not. forward: a pass for log-probs over the forward part of an update: it computes them and their
-    entropy in 32 bits, in turns with what it moves. step_s: seconds of an optimizer step,
-    whatever it holds. micro_s: of a micro-batch.
+    entropy in 32 bits, in turns with what it moves. step_s: seconds of an optimizer step, whatever it holds. micro_s:
+    of a micro-batch. context: share that arithmetic takes longer on many context ranks; half of it on two. blackwell:
+    of what GPUs of that family reach over what Hopper does.
     """
 
     product: Positive
@@ -115,6 +122,8 @@ class Efficiency(Struct, frozen=True):
     forward: Positive
     step_s: Positive
     micro_s: Positive
+    context: Positive
+    blackwell: Positive
 
 
 class KnownTrainerError(Struct, frozen=True):
@@ -161,9 +170,9 @@ FORWARD_BUDGET = 3
 ADAM_BYTES, ADAM_MOVED = 16, 30
 # The mixtures of transformers (before its release 5) visit their experts one after the other, in a Python loop
 # (huggingface/transformers pull request 40016): seconds of one expert in one pass of a micro-batch, a backward pass
-# being two. By ISEEKYAN/verl_megatron_practice, dapo_moe30b.csv row 2: 167 s of update on 64 H100, 39 without it. Who
+# being two. By ISEEKYAN/verl_megatron_practice, dapo_moe30b.csv row 2: 167 s of update on 64 H100, 32 without it. Who
 # shards such a model without a grouped product of its own:
-EXPERT_VISIT_S = 376e-6
+EXPERT_VISIT_S = 459e-6
 LOOPING = ("verl", "trl", "openrlhf", "open-instruct")
 # Host memory to a GPU and a server's memory, bytes per second; assumed (PCIe 5.0 from pinned memory; 8 channels).
 PCIE_BYTES_S, HOST_BYTES_S = 25e9, 150e9
@@ -239,11 +248,13 @@ def step_seconds(plan: TrainingPlan, fit: TrainerFit) -> StepSeconds:
 def _token_s(plan: TrainingPlan, work: Work, e: Efficiency, products: float, attention: float, moved: float) -> float:
     """A token of a pass on one GPU alone, in multiples of its forward pass."""
     gpu = plan.gpu
-    peak = gpu.flop_s("fp8" if plan.recipe.precision == "fp8" else "bf16")
+    reached = e.blackwell if gpu.family == "blackwell" else 1.0
+    peak = reached * gpu.flop_s("fp8" if plan.recipe.precision == "fp8" else "bf16")
     flops = work.trunk_flop / (peak * e.product) + work.expert_flop / (peak * e.expert)
-    square = work.attention_flop(plan.batch.token_length) / (gpu.bf16_flop_s * e.attention)
+    square = work.attention_flop(plan.batch.token_length) / (reached * gpu.bf16_flop_s * e.attention)
     bytes_ = 2 * (work.moved * e.touches + work.head_moved * e.head_touches)
-    return products * flops + attention * square + moved * bytes_ / gpu.memory_bytes_s
+    apart = 1.0 + e.context * (1.0 - 1.0 / plan.layout.cp)
+    return apart * (products * flops + attention * square + moved * bytes_ / gpu.memory_bytes_s)
 
 
 def _update(plan: TrainingPlan, work: Work, e: Efficiency, samples: float) -> _Pass:

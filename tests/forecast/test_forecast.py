@@ -16,6 +16,7 @@ from fleetsim.forecast.ask import Forecast, forecast, scene_of
 from fleetsim.forecast.facts import _resize_facts, _saves
 from fleetsim.forecast.resizing_plan import _cheapest_way, resize_plan
 from fleetsim.forecast.schedule import NOTHING, Schedule, course_of, schedule_of
+from fleetsim.job.nameplate import mean_step_s
 from fleetsim.quantities import METRICS
 from fleetsim.search.objective import usd_per_h
 from fleetsim.sim.run import simulate
@@ -220,3 +221,17 @@ def test_a_bent_course_is_looked_at_again_where_it_bends() -> None:
     true = np.array([max(10.0, schedule.at(k)["len"] / 160.0) for k in range(900)])
     assert course.metric("step_s") == pytest.approx(true, rel=0.03)
     assert len(course.points) > 3
+
+
+def test_seconds_that_somebody_measured_grow_as_the_trainers_model_says() -> None:
+    """They are those of the first step; later ones take what the model's seconds take over its own first."""
+    schedule, said = schedule_of(["len=0:1500,100:12000"]), {"max_len": 30_000, "trainer_gpus": 8}
+    job, model = fs.load(**said, trainer_step_s=30.0), fs.load(**said)
+    scene, by_model = (scene_of(one, schedule.at(0)) for one in (job, model))
+    first, last = (mean_step_s(scene(schedule.at(step))) for step in (0, 100))
+    assert first == pytest.approx(30.0)
+    own = [mean_step_s(by_model(schedule.at(step))) for step in (0, 100)]
+    assert last == pytest.approx(30.0 * own[1] / own[0], rel=1e-3)
+    assert last > 30.0 * (12_000 + 512) / (1500 + 512)  # attention grows with the square
+    stated = scene_of(fs.load(**said).with_({"trainer.per_token_s": 1e-5}), schedule.at(0))  # a law of the user's own
+    assert stated(schedule.at(100)).trainer.per_token_s == 1e-5

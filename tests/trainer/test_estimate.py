@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import fleetsim as fs
+from fleetsim import units
 from fleetsim.cli.main import app
 from fleetsim.errors import InputError
 from fleetsim.job.derived_values import FETCH, fetching, with_derived
@@ -119,7 +120,7 @@ def test_the_command_says_the_same_as_python() -> None:
     text = runner.invoke(app, ["profile", "trainer", "--model", "Qwen/Qwen3-30B-A3B"])
     assert text.exit_code == 0
     found = job(model="Qwen/Qwen3-30B-A3B").trainer_step()
-    assert f"{found.step_s:.1f} s a step" in text.output
+    assert f"about {units.seconds(found.step_s)} a step" in text.output
     assert "the smallest trainer that fits" in " ".join(text.output.split())
     document = json.loads(runner.invoke(app, ["profile", "trainer", "--model", "Qwen/Qwen3-30B-A3B", "--json"]).stdout)
     assert document["step_s"] == found.step_s

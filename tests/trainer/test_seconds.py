@@ -14,7 +14,7 @@ from fleetsim.trainer.plan import Batch, Recipe, TrainerLayout, TrainingPlan, me
 from fleetsim.trainer.seconds import EXPERT_VISIT_S, Efficiency, TrainerFit, ring_s, shipped_fit, step_seconds
 
 # A trainer that reaches all of the data sheet, moves nothing and costs nothing anew (a parameter must be above 0).
-PERFECT = TrainerFit(Efficiency(1, 1, 1, 1e-12, 1e-12, 1e12, 1e-12, 1, 1e-12, 1e-12), {}, {}, {})
+PERFECT = TrainerFit(Efficiency(1, 1, 1, 1e-12, 1e-12, 1e12, 1e-12, 1, 1e-12, 1e-12, 1e-12, 1), {}, {}, {})
 BATCH = Batch(512, 2048, 8704, 3500)
 
 
@@ -110,6 +110,24 @@ def test_a_ring_over_servers_is_as_fast_as_all_their_cards() -> None:
     inside, across = ring_s(h100, 8e9, 8, 1.0), ring_s(h100, 8e9, 16, 1.0)
     assert inside == pytest.approx(7e9 / 450e9 + 7 * 5e-6)
     assert across == pytest.approx(7.5e9 / 400e9 + 15 * 5e-6)
+
+
+def test_context_ranks_and_blackwell_take_longer_for_the_same_work() -> None:
+    """Two context ranks half of the share that many take; a GPU of Blackwell what it reaches of its data sheet."""
+    dear = TrainerFit(replace(PERFECT.efficiency, context=0.2, blackwell=0.8), {}, {}, {})
+    for gpu, times in (("H100", 1.0), ("B200", 1.0 / 0.8)):
+        for cp, more in ((1, 1.0), (2, 1.1), (4, 1.15)):
+            one = replace(plan(gpu=gpu), layout=TrainerLayout(8, cp=cp))
+            ratio = step_seconds(one, dear).total / step_seconds(one, PERFECT).total
+            assert ratio == pytest.approx(times * more, rel=1e-3)
+
+
+def test_what_pcie_reaches_is_not_discounted_twice() -> None:
+    """Its 16 GB/s are what collectives reach; of NVLink the share that trainers reach counts, and of cards."""
+    l20, h100 = gpu_spec("L20"), gpu_spec("H100")
+    assert ring_s(l20, 8e9, 8, 0.4) == pytest.approx(7e9 / 16e9 + 7 * 5e-6)
+    assert ring_s(h100, 8e9, 8, 0.4) == pytest.approx(7e9 / (0.4 * 450e9) + 7 * 5e-6)
+    assert ring_s(l20, 8e9, 16, 0.02) == pytest.approx(7.5e9 / (8 * 0.02 * 50e9) + 15 * 5e-6)
 
 
 def test_adam_states_take_sixteen_bytes_with_weights_and_gradients_more() -> None:

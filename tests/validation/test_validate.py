@@ -328,11 +328,13 @@ def test_every_arm_that_misses_says_why() -> None:
 
 
 def test_the_gates_that_hold_go_on_to_hold() -> None:
-    """All arms are in them. Three do not hold, and the page says so: this fails when another breaks."""
+    """All arms are in them. Four do not hold, and the page says so: this fails when another breaks. The blind median is
+    that of sealed arms which differ in their lengths alone (S15, S16, S19, S20): a blind prediction knows none."""
     missed = {name for name, *_, holds in gate_rows(summary(published())) if not holds}
     assert missed == {
         "absolute error, worst",
         "blind: order of the arms",
+        "blind: ratio error, median",
         "blind: ratio error beyond 25 %",
     }
 
@@ -342,7 +344,7 @@ def test_the_groups_are_told_apart() -> None:
     found = {group.name: group for group in groups_of(rows())}
     assert found[OWN].median < 0.05
     assert found[MODELLED].median < 0.08
-    assert found[SEALED].arms == 51
+    assert found[SEALED].arms == 77
     for name in (OWN, MODELLED):
         held = found[name].held
         assert held is not None
@@ -362,7 +364,7 @@ def test_a_waiting_error_is_that_of_what_the_trainer_leaves() -> None:
 
 def test_the_first_prediction_of_a_sealed_arm_is_kept() -> None:
     sealed = [row for row in rows() if row.group == SEALED]
-    assert len(sealed) == 67
+    assert len(sealed) == 101
     assert all(row.first is not None for row in sealed)
 
 
