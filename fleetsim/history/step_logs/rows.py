@@ -14,10 +14,12 @@ import numpy as np
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Floats, Note
+from fleetsim.history.long_table import is_parquet, read_parquet
 from fleetsim.history.step_logs.console import Shape, rows_of, shape_of
 from fleetsim.history.text import number, numbers_of, reading
-from fleetsim.history.wrapped import cut_notes, open_text
+from fleetsim.history.wrapped import CUT_ROW, cut_notes, open_text
 from fleetsim.json_text import from_loose_json
+from fleetsim.records import replace
 
 
 class RunLogTable:
@@ -126,6 +128,10 @@ def read_rows(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[
     """
     table = RunLogTable(wanted)
     notes: list[Note] = []
+    if not path.is_dir() and is_parquet(path):
+        columns = {name: column for name, column in read_parquet(path).items() if isinstance(column, np.ndarray)}
+        kept = {name: column for name, column in columns.items() if wanted is None or wanted(name)}
+        return table.fill(kept, columns), notes
     with reading(path):
         with open_text(path) as file:
             start, console = _beginning(file)
@@ -138,7 +144,7 @@ def read_rows(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[
             elif json:
                 notes = _document(file.read(), path, table) if start[0] == "[" else _json(file, path, table)
             else:
-                _csv(file, path, table)
+                notes = _csv(file, path, table)
             return table, [*notes, *cut_notes(file, path)]
 
 
@@ -238,19 +244,23 @@ def _jsonl(lines: Iterable[str], path: Path, table: RunLogTable) -> list[Note]:
                 problems.append(Problem(f"{path}:{at}", line.rstrip(), rule, remedy))
     if problems and (not len(table) or wrong - {1, last}):
         raise InputError(problems)
-    ends = {1: "begins", last: "ends"}
-    said = "The file {} in the middle of a line: it was cut short; that row is left out."
-    return [Note("truncated", said.format(ends[at])) for at in sorted(wrong)]
+    begins = replace(CUT_ROW, text=CUT_ROW.text.replace("ends", "begins"))
+    return [begins if at == 1 else CUT_ROW for at in sorted(wrong)]
 
 
-def _csv(file: IO[str], path: Path, table: RunLogTable) -> None:
+def _csv(file: IO[str], path: Path, table: RunLogTable) -> list[Note]:
+    """A last row with fewer cells was cut off, perhaps in a number: it is left out."""
+    notes: list[Note] = []
     try:
         rows = (row for row in csv.reader(file) if row)
         header = next(rows, [])
         names = _without_run([cell.strip() for cell in header], path)
         if {"key", "value", "step"} <= set(names):
             rows = _of_metrics(rows, names, path, table)
-        for cells in rows:
+        for cells, after in itertools.pairwise(itertools.chain(rows, [[]])):
+            if not after and len(table) and len(cells) < len(names):
+                notes.append(CUT_ROW)
+                break
             try:
                 row = dict(zip(names, map(float, cells), strict=False))
             except ValueError:
@@ -263,6 +273,7 @@ def _csv(file: IO[str], path: Path, table: RunLogTable) -> None:
     if not len(table):
         rule = "a table has a header and rows"
         raise InputError([Problem(str(path), ",".join(header)[:60], rule, "give a step log as CSV, JSONL or JSON")])
+    return notes
 
 
 def _of_metrics(rows: Iterable[list[str]], names: list[str], path: Path, table: RunLogTable) -> Iterator[list[str]]:
