@@ -40,7 +40,7 @@ def in_unit(metric: str) -> tuple[str, float | None]:
 
 
 def entries_of(mapping: Mapping[str, str], names: Collection[str], path: Path) -> tuple[Entry, ...]:
-    """What the user names in place of the table. mapping: column -> metric. Raises InputError: no such column, metric."""
+    """What the user names in place of the table. mapping: column -> metric. Raises InputError: one is not there."""
     problems, entries = [], []
     for key, metric in mapping.items():
         column = key.removeprefix("trainer.")
