@@ -30,8 +30,9 @@ from fleetsim.history.option_names import SAVED, SELECTOR
 from fleetsim.history.run_log import framework_of, read_run_log, run_log, wanted
 from fleetsim.history.saved_window import load_history
 from fleetsim.history.step_logs.console import shape_of
-from fleetsim.history.step_logs.rows import RunLogTable, Scalars, flat, is_cut_jsonl
-from fleetsim.history.text import number
+from fleetsim.history.step_logs.packed import RunLogTable, Scalars
+from fleetsim.history.step_logs.rows import flat, is_cut_jsonl
+from fleetsim.history.text import delimiter_of, number
 from fleetsim.history.wrapped import BROKEN, open_text
 from fleetsim.json_text import from_loose_json
 
@@ -296,7 +297,7 @@ def form_of(path: Path) -> str:
         return "openmetrics"
     if first[0] in "{[" or is_cut_jsonl(first, *lines[1:2] or [""]) or shape_of(lines) is not None:
         return "step log"
-    cells = [c.strip() for c in next(csv.reader([first]), [])]
+    cells = [c.strip() for c in next(csv.reader([first], delimiter=delimiter_of(first)), [])]
     if set(COLUMNS) <= set(cells):
         return "table"
     if "\x00" in text or "\ufffd" in text[: _START // 2]:

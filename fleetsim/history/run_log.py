@@ -31,7 +31,8 @@ from fleetsim.history.step_logs.frameworks import (
     known_as,
     resolved,
 )
-from fleetsim.history.step_logs.rows import RunLogTable, read_rows
+from fleetsim.history.step_logs.packed import RunLogTable
+from fleetsim.history.step_logs.rows import read_rows
 from fleetsim.history.step_logs.steps import TRAINING, TableSteps, derive, steps_of_table, warm_up
 from fleetsim.records import replace
 

@@ -22,7 +22,7 @@ from fleetsim.errors import InputError
 from fleetsim.history.history import History, StepLog
 from fleetsim.history.run_log import read_run_log
 from fleetsim.history.step_logs.frameworks import BY_NAME, COLUMNS, FRAMEWORKS
-from fleetsim.history.step_logs.rows import last_kept
+from fleetsim.history.step_logs.packed import last_kept
 
 VERL = {
     "timing_s/step": 60.0, "timing_s/gen": 30.0, "timing_s/old_log_prob": 4.0, "timing_s/ref": 3.0,
