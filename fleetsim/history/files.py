@@ -24,14 +24,15 @@ from fleetsim.faces import Text, text
 from fleetsim.history import tensorboard, wandb
 from fleetsim.history.faults import bounded
 from fleetsim.history.history import History, Note
-from fleetsim.history.long_table import COLUMNS, is_saved, load_long
+from fleetsim.history.long_table import COLUMNS, form_of_parquet, is_parquet, load_long
 from fleetsim.history.openmetrics import LineError, parse_series, read_openmetrics
 from fleetsim.history.option_names import SAVED, SELECTOR
 from fleetsim.history.run_log import framework_of, read_run_log, run_log, wanted
 from fleetsim.history.saved_window import load_history
 from fleetsim.history.step_logs.console import shape_of
-from fleetsim.history.step_logs.rows import RunLogTable, Scalars, flat, is_cut_jsonl
-from fleetsim.history.text import number
+from fleetsim.history.step_logs.packed import RunLogTable, Scalars
+from fleetsim.history.step_logs.rows import flat, is_cut_jsonl
+from fleetsim.history.text import delimiter_of, number
 from fleetsim.history.wrapped import BROKEN, open_text
 from fleetsim.json_text import from_loose_json
 
@@ -211,7 +212,6 @@ def _only(path: Path, runs: Sequence[Path]) -> Path:
 
 
 _START = 1 << 16
-_PARQUET = b"PAR1"
 _SAMPLE = re.compile(r"[ \t]+[-+0-9.eE]*(?:Inf|NaN|[0-9])\S*(?:[ \t]+[-+0-9.eE]+)?(?:[ \t]+#.*)?[ \t]*$", re.IGNORECASE)
 _FORMS = text("{}, OpenMetrics text with timestamps, or a step log (JSONL, JSON, CSV, a tracker's run)", SAVED)
 
@@ -248,10 +248,7 @@ def _read(
             return run_log(table, path, framework, mapping or {}, notes)
         if not path.exists():
             raise InputError([_not_there(path)])
-        if path.is_dir():
-            found = ", ".join(sorted(p.name for p in path.iterdir())[:5]) or "nothing"
-            raise InputError([Problem("history", str(path), f"holds no run of a tracker, it has {found}", _GIVE)])
-        form = form_of(path)
+        form = "step log" if path.is_dir() else form_of(path)
     except OSError as error:
         rule = f"cannot be read: {error.strerror or error}"
         raise InputError([Problem("history", str(path), rule, "check the path and its permissions")]) from None
@@ -260,7 +257,8 @@ def _read(
     if framework is not None and form in ("step log", "unknown"):
         return read_run_log(path, framework, mapping)
     if form == "table":
-        return load_history(path) if is_saved(path) else load_long(path, step_s, mapping)
+        saved = is_parquet(path) and form_of_parquet(path) == "saved window"
+        return load_history(path) if saved else load_long(path, step_s, mapping)
     if form == "openmetrics":
         return read_openmetrics(path, step_s, mapping, selector)
     if form == "step log":
@@ -280,9 +278,8 @@ def _no_selector(selector: str) -> None:
 def form_of(path: Path) -> str:
     """table (a saved window, or a long table from elsewhere) | openmetrics | step log | unknown, from the first 64 KiB
     (unpacked)."""
-    with path.open("rb") as file:
-        if file.read(len(_PARQUET)) == _PARQUET:
-            return "table"
+    if is_parquet(path):
+        return "step log" if form_of_parquet(path) == "step log" else "table"
     try:
         with open_text(path) as unpacked:
             text = unpacked.read(_START)
@@ -300,7 +297,7 @@ def form_of(path: Path) -> str:
         return "openmetrics"
     if first[0] in "{[" or is_cut_jsonl(first, *lines[1:2] or [""]) or shape_of(lines) is not None:
         return "step log"
-    cells = [c.strip() for c in next(csv.reader([first]), [])]
+    cells = [c.strip() for c in next(csv.reader([first], delimiter=delimiter_of(first)), [])]
     if set(COLUMNS) <= set(cells):
         return "table"
     if "\x00" in text or "\ufffd" in text[: _START // 2]:

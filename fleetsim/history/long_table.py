@@ -18,6 +18,7 @@ import importlib.util
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from msgspec import Struct
@@ -30,7 +31,7 @@ from fleetsim.history.grid import history_of
 from fleetsim.history.history import Floats, History, Note, RawSeries
 from fleetsim.history.signals import BY_NAME, SIGNALS
 from fleetsim.history.text import unix_of
-from fleetsim.history.wrapped import cut_notes, open_text
+from fleetsim.history.wrapped import CUT_ROW, cut_notes, open_text
 
 COLUMNS = ("time", "instance", "signal", "value")
 META = b"fleetsim"  # key of the header in the metadata of a saved window
@@ -64,10 +65,10 @@ Column = Floats | Texts
 # ------------------------------------------------------------------------------------------------------------- tables
 
 
-def read_table(path: Path) -> dict[str, Column]:
+def read_table(path: Path) -> tuple[dict[str, Column], list[Note]]:
     """Columns by name. Of CSV every column is texts; of Parquet numbers are arrays. Raises InputError."""
     try:
-        return _read_parquet(path) if _is_parquet(path) else _read_csv(path)
+        return (read_parquet(path), []) if is_parquet(path) else _read_csv(path)
     except OSError as error:
         raise damaged(str(path), f"cannot be read: {error}") from None
 
@@ -85,22 +86,25 @@ def parquet_of(path: Path) -> Iterator[None]:
         raise damaged(str(path), f"its Parquet does not read ({text})") from None
 
 
-def _is_parquet(path: Path) -> bool:
+def is_parquet(path: Path) -> bool:
+    """By its first bytes; a folder is none."""
     with path.open("rb") as file:
         return file.read(4) == b"PAR1"
 
 
-def is_saved(path: Path) -> bool:
-    """Whether a table is a window that was saved. Raises InputError."""
-    if not _is_parquet(path):
-        return False
+def form_of_parquet(path: Path) -> Literal["saved window", "long table", "step log"]:
+    """By its schema: whatever is neither of the first two has a row a step. Raises InputError."""
     with parquet_of(path):
         import pyarrow.parquet as pq
 
-        return META in (pq.read_schema(path).metadata or {})
+        schema = pq.read_schema(path)
+    if META in (schema.metadata or {}):
+        return "saved window"
+    return "long table" if {"signal", "value"} & set(schema.names) else "step log"
 
 
-def _read_parquet(path: Path) -> dict[str, Column]:
+def read_parquet(path: Path) -> dict[str, Column]:
+    """Columns by name, as of `read_table`. Raises InputError."""
     with parquet_of(path):
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -121,21 +125,23 @@ def _read_parquet(path: Path) -> dict[str, Column]:
         return columns
 
 
-def _read_csv(path: Path) -> dict[str, Column]:
+def _read_csv(path: Path) -> tuple[dict[str, Column], list[Note]]:
+    """A last row with fewer cells was cut off: it is left out."""
     try:
         with open_text(path, newline="") as file:
             names, *rows = [row for row in csv.reader(file) if row] or [[]]
             cut = cut_notes(file, path)
     except csv.Error as error:
         raise damaged(str(path), f"its CSV does not read ({error})") from None
-    if cut:
-        raise damaged(str(path), "its CSV breaks off")
+    if len(rows) > 1 and len(rows[-1]) < len(names):
+        rows.pop()
+        cut = [CUT_ROW]
     short = next((i for i, row in enumerate(rows) if len(row) != len(names)), None)
     if short is not None:
         rule = f"a row has {len(rows[short])} cells where the header has {len(names)}"
         remedy = "mend the row, or write the file again"
         raise InputError([Problem(f"{path}: row {short + 2}", ",".join(rows[short]), rule, remedy)])
-    return {name: Texts.of(row[i] for row in rows) for i, name in enumerate(names)}
+    return {name: Texts.of(row[i] for row in rows) for i, name in enumerate(names)}, cut
 
 
 def floats(cells: Column, where: str) -> Floats:
@@ -169,11 +175,12 @@ def need_pyarrow(path: Path, where: str = "history") -> None:
 
 def load_long(path: Path, step_s: float | None = None, mapping: Mapping[str, str] | None = None) -> History:
     """Raises InputError: columns missing, cells that are no numbers or times, nothing that fleetsim knows."""
-    series = [_series(*group) for group in groups_of(read_table(path), path)]
+    columns, notes = read_table(path)
+    series = [_series(*group) for group in groups_of(columns, path)]
     # every signal under its own name too, also those that no known metric carries
     metrics = {w.signal.name: w.metrics for w in wanted(mapping)}
     catalogue = Catalogue([SignalMetrics(s, (*metrics.get(s.name, ()), Exposed(s.name))) for s in SIGNALS])
-    notes = _unknown(series, catalogue, path)
+    notes += _unknown(series, catalogue, path)
     return history_of(series, catalogue, step_s=step_s, source=path.name, notes=notes)
 
 

@@ -5,9 +5,8 @@ What is read of a framework's step log, line by line: `fleetsim scenario schema 
 
 from __future__ import annotations
 
-import re
+import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from fleetsim import units
 from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
+from fleetsim.history.column_map import alike, entries_of, in_unit, shown
 from fleetsim.history.counters import summed
 from fleetsim.history.faults import representable
 from fleetsim.history.history import Floats, History, Note, StepLog
@@ -31,7 +31,8 @@ from fleetsim.history.step_logs.frameworks import (
     known_as,
     resolved,
 )
-from fleetsim.history.step_logs.rows import RunLogTable, read_rows
+from fleetsim.history.step_logs.packed import RunLogTable
+from fleetsim.history.step_logs.rows import read_rows
 from fleetsim.history.step_logs.steps import TRAINING, TableSteps, derive, steps_of_table, warm_up
 from fleetsim.records import replace
 
@@ -59,7 +60,7 @@ def read_run_log(path: Path | str, framework: str | None = None, mapping: Mappin
 
 def wanted(mapping: Mapping[str, str]) -> Callable[[str], bool]:
     """Whether a metric of a log is one that any framework's table, or the user, speaks of."""
-    mapped = {metric for name in mapping.values() for metric in (name, _in_unit(name)[0])}
+    mapped = {metric for name in mapping.values() for metric in (name, in_unit(name)[0])}
 
     def any_of(name: str) -> bool:
         bare = name.rpartition("/")[2]
@@ -78,7 +79,7 @@ def run_log(
 ) -> History:
     """The same of rows that are already read, from wherever: path names them."""
     notes = list(notes)
-    given = _mapped(mapping, _names(table.names), path)
+    given = entries_of(mapping, _names(table.names), path)
     known = _framework(framework, table.framework, _names(table.names), given, path)
     entries = (*given, *(e for e in known.entries if e.column not in {g.column for g in given}))
     known = replace(known, entries=entries)
@@ -86,7 +87,7 @@ def run_log(
     steps = steps_of_table(table, known, names)
     if not len(steps.numbers):
         rule = "no row says anything about a step"
-        raise InputError([Problem(str(path), _shown(table.names), rule, "give the training log, not the evaluation's")])
+        raise InputError([Problem(str(path), shown(table.names), rule, "give the training log, not the evaluation's")])
     values = {metric: representable(metric, value, notes) for metric, value in steps.values.items()}
     mode = known.mode({*table.names, *names}, values)
     columns = {"step": steps.numbers}
@@ -118,7 +119,7 @@ def run_log(
     if not set(columns) - {"step", "time_s"}:
         rule = f"none of the columns that fleetsim knows of {known.name} is in it"
         raise InputError(
-            [Problem(str(path), _shown(table.names), rule, text("map them: {} (docs/run_logs.md)", _COLUMN))]
+            [Problem(str(path), shown(table.names), rule, text("map them: {} (docs/run_logs.md)", _COLUMN))]
         )
     first, warming = warm_up(columns)
     notes += [] if warming is None else [warming]
@@ -147,48 +148,6 @@ def _renamed_notes(names: Mapping[str, str]) -> list[Note]:
     return [Note("rename", f"Found by pattern: {units.few(other, _FEW)}.")]
 
 
-UNITS_S: Mapping[str, float] = {
-    **dict.fromkeys(("ms", "msec", "millis", "milliseconds"), 1e-3),
-    **dict.fromkeys(("us", "usec", "micros", "microseconds"), 1e-6),
-    **dict.fromkeys(("ns", "nanoseconds"), 1e-9),
-    **dict.fromkeys(("s", "sec", "seconds"), 1.0),
-    "minutes": 60.0,
-    "hours": 3600.0,
-}
-"""Units of time by how names end, in seconds."""
-_UNIT_LAST = re.compile(rf"(?:^|[_/.(\[ -])({'|'.join(UNITS_S)})[)\]]?$", re.IGNORECASE)
-
-
-def _in_unit(metric: str) -> tuple[str, float | None]:
-    """A metric without the unit that was given behind it (`loop:ms`), and that in seconds; None = none was given."""
-    name, _, unit = metric.rpartition(":")
-    return (name, UNITS_S[unit]) if name and unit in UNITS_S else (metric, None)
-
-
-def _mapped(mapping: Mapping[str, str], names: Collection[str], path: Path) -> tuple[Entry, ...]:
-    problems, entries = [], []
-    for key, metric in mapping.items():
-        column = key.removeprefix("trainer.")
-        if column not in COLUMNS or column in ("step", "time_s"):
-            remedy = did_you_mean(column, list(COLUMNS)[2:])
-            problems.append(Problem("map", key, "a step log has no such column", remedy))
-            continue
-        unit = None
-        if metric not in names:
-            metric, unit = _in_unit(metric)
-        if metric not in names:
-            near = get_close_matches(metric, names, n=1, cutoff=0.5)
-            remedy = f"did you mean {near[0]}?" if near else f"its columns: {_shown(names)}"
-            problems.append(Problem(f"map.{key}", metric, f"{path.name} has no such column", remedy))
-            continue
-        if unit is None and re.search(r"_s(_|$)", column) and (named := _UNIT_LAST.search(metric)) is not None:
-            unit = UNITS_S[named[1].lower()]
-        entries.append(Entry(column, (metric,), unit=1.0 if unit is None else unit))
-    if problems:
-        raise InputError(problems)
-    return tuple(entries)
-
-
 def framework_of(name: str) -> FrameworkLog:
     """The framework of a name. Raises InputError, with the nearest name."""
     if name not in BY_NAME:
@@ -205,7 +164,7 @@ def _framework(
         named = framework_of(name)
         if not given and not any(m in names for e in named.entries for m in e.metrics):
             rule = f"none of the columns that fleetsim knows of {name} is in it"
-            raise InputError([Problem(str(path), _shown(names), rule, text("leave {} out, or {}", FRAMEWORK, _COLUMN))])
+            raise InputError([Problem(str(path), shown(names), rule, text("leave {} out, or {}", FRAMEWORK, _COLUMN))])
         return named
     found = {f.name: sum(m in names for m in f.marks) for f in FRAMEWORKS}
     best = [n for n, marks in found.items() if marks and marks == max(found.values())]
@@ -215,16 +174,14 @@ def _framework(
         return BY_NAME[best[0]]
     if best:
         rule = f"the columns could be {' or '.join(best)}"
-        raise InputError([Problem(str(path), _shown(names), rule, text("say which: {}", flag("framework", best[0])))])
+        raise InputError([Problem(str(path), shown(names), rule, text("say which: {}", flag("framework", best[0])))])
     if given:
         return BY_NAME["plain"]
     rule = "the columns are of no step log that fleetsim knows"
-    remedy = text("{} ({}), or name columns: {} (docs/run_logs.md)", FRAMEWORK, ", ".join(BY_NAME), _COLUMN)
-    raise InputError([Problem(str(path), _shown(names), rule, remedy)])
-
-
-def _shown(names: Collection[str]) -> str:
-    return ", ".join(sorted(names)[:6]) or "no columns"
+    maps = [mapped(column, shlex.quote(name)) for column, name in alike(names).items()] or [_COLUMN]
+    maps = text(" ".join(["{}"] * len(maps)), *maps)
+    remedy = text("{} ({}), or name columns: {} (docs/run_logs.md)", FRAMEWORK, ", ".join(BY_NAME), maps)
+    raise InputError([Problem(str(path), shown(names), rule, remedy)])
 
 
 def _found(names: Collection[str], known: FrameworkLog) -> dict[str, str]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Note
-from fleetsim.history.step_logs.rows import RunLogTable, Scalars
+from fleetsim.history.step_logs.packed import RunLogTable, Scalars
 from fleetsim.history.wandb import BYTES, FIXED32, FIXED64, VARINT, WireError, fields
 
 Column = tuple["array[int]", "array[float]", "array[float]"]

@@ -69,6 +69,11 @@ def clean(line: str) -> str:
     return line.rstrip()
 
 
+def delimiter_of(header: str) -> str:
+    """What parts the cells of a table: a comma, a tab or a semicolon, whichever its header has more of."""
+    return max(",\t;", key=header.count)
+
+
 def numbers_of(text: str) -> Row | None:
     """The row of a JSON object that holds numbers alone, or texts of them, ten times as fast as any reader that takes
     more; else None."""

@@ -22,7 +22,8 @@ from urllib.parse import urlsplit
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Note
-from fleetsim.history.step_logs.rows import RunLogTable, flat
+from fleetsim.history.step_logs.packed import RunLogTable
+from fleetsim.history.step_logs.rows import flat
 from fleetsim.history.text import number
 from fleetsim.json_text import from_loose_json
 

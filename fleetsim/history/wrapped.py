@@ -15,6 +15,7 @@ import lzma
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,6 +26,8 @@ from fleetsim.json_text import from_loose_json
 _TEXTS = ("log", "MESSAGE", "message", "msg", "line", "textPayload", "@message")
 _LISTS = ("events", "entries", "logs", "results")
 _CRI = re.compile(r"\S+ std(?:out|err) ([PF]) (.*)", re.DOTALL)
+_SHOWN = 6  # names of a folder that a refusal tells
+_DAY = 6  # digits: a number with fewer counts backwards from the newest file, one with as many is a day
 _LOOKED = 50  # lines at a file's beginning that tell what carried them
 _NUMBERS = 4  # numbers of an object that carries a line: its times, its process; an object of metrics has more
 _NAMED = re.compile(rf'"({"|".join(_TEXTS)})"\s*:')
@@ -94,8 +97,11 @@ def cut_notes(file: IO[str], path: Path) -> list[Note]:
     return [Note("truncated", f"{path.name} is packed and was cut short: read up to its last whole line.")]
 
 
+CUT_ROW = Note("truncated", "The file ends in the middle of a line: it was cut short; that row is left out.")
+
+
 class _Lines(io.TextIOBase):
-    """Lines as a file."""
+    """Lines as a file. text: the file that they came from, of several the newest."""
 
     def __init__(self, lines: Iterable[str], file: IO[str]) -> None:
         self._lines, self.text = iter(lines), file
@@ -123,7 +129,12 @@ def open_text(path: Path, newline: str | None = None) -> IO[str]:
     """The file as UTF-8 text (a byte order mark is passed over), unpacked and without what carried its lines. Bytes
     that are no text, as where two processes write at once or a file was cut, are replaced: they spoil their own line.
 
-    What is packed ends where it was cut off (`cut_notes`). Raises InputError: nothing unpacks it; OSError."""
+    Of a folder: of the one log that was rotated there, oldest file first. What is packed ends where it was cut off
+    (`cut_notes`). Raises InputError: nothing unpacks it, or the folder has not one log; OSError."""
+    if path.is_dir():
+        *older, newest = parts_of(path)
+        last = open_text(newest, newline)
+        return _Lines(_chained([*(partial(open_text, part, newline) for part in older), lambda: last]), last)  # type: ignore[return-value]
     with path.open("rb") as file:
         start = file.read(4)
     unpack = next((unpack for magic, unpack in _PACKED.items() if start.startswith(magic)), None)
@@ -138,6 +149,46 @@ def open_text(path: Path, newline: str | None = None) -> IO[str]:
         return _Lines(carried, text)  # type: ignore[return-value]
     text.close()
     return opened()
+
+
+def _chained(files: Iterable[Callable[[], IO[str]]]) -> Iterator[str]:
+    """Their lines; one that goes on in the next file is one."""
+    held = ""
+    for opened in files:
+        with opened() as file:
+            for line in file:
+                held += line
+                if held.endswith("\n"):
+                    yield held
+                    held = ""
+    if held:
+        yield held
+
+
+_ROTATED = re.compile(
+    r"(?P<log>.+?\.(?:jsonl|ndjson|json|csv|log|out|err|txt))(?P<turn>(?:[.-]\d[\d_T:-]*)?)(?:\.\w+)?"
+)
+
+
+def parts_of(folder: Path) -> list[Path]:
+    """The files of the one log that lies in a folder, the oldest first: NAME.2, NAME.1, NAME, or with days behind the
+    name, packed or not. Raises InputError: there is none, or several."""
+    logs: dict[Path, list[tuple[str, Path]]] = {}
+    for path in folder.rglob("*"):
+        found = _ROTATED.fullmatch(path.name)
+        if found is not None and path.is_file() and path.stat().st_size:
+            logs.setdefault(path.parent / found["log"], []).append((found["turn"][1:], path))
+    if len(logs) != 1:
+        names = sorted(str(p.relative_to(folder)) for p in logs or folder.iterdir())
+        rule = f"has no run of a tracker and {len(logs) or 'no'} logs in it: {', '.join(names[:_SHOWN]) or 'nothing'}"
+        remedy = "give one of them" if logs else "give a log, or a tracker's run; docs/run_logs.md shows each"
+        raise InputError([Problem("history", str(folder), rule, remedy)])
+
+    def age(part: tuple[str, Path]) -> tuple[bool, int, str]:
+        turn = part[0]
+        return not turn, -int(turn) if turn.isdigit() and len(turn) < _DAY else 0, turn
+
+    return [path for _, path in sorted(*logs.values(), key=age)]
 
 
 def _carried(first: list[str], rest: IO[str]) -> Iterator[str] | None:

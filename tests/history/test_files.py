@@ -7,6 +7,8 @@ import json
 import tempfile
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from fleetsim.errors import InputError
 from fleetsim.history.files import form_of, read_file
 from fleetsim.history.history import History
 from fleetsim.history.saved_window import save_history
+from fleetsim.history.wrapped import CUT_ROW
 
 from .strategies import facts
 from .test_saved_window import small
@@ -50,6 +53,54 @@ def test_the_form_is_told_by_the_content(tmp_path: Path, form: str, packed: bool
         assert "running" in got.values
 
 
+@pytest.mark.parametrize("form", ["csv", "table"])
+def test_a_table_that_ends_in_a_row_is_read_up_to_there(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "cut.csv"
+    path.write_text(TEXTS[form][:-3])
+    whole, got = _read(tmp_path, form), read_file(path)
+    assert [note.text for note in got.notes if note.kind == "truncated"] == [CUT_ROW.text]
+    if form == "csv":
+        assert whole.steps is not None
+        assert got.steps is not None
+        assert got.steps.columns["step"].tolist() == whole.steps.columns["step"].tolist()[:-1]
+    else:
+        assert got.values["running"].tolist() == whole.values["running"][..., :-1].tolist()
+
+
+def _read(folder: Path, form: str) -> History:
+    (folder / form).write_text(TEXTS[form])
+    return read_file(folder / form)
+
+
+def test_a_step_log_in_parquet_is_one(tmp_path: Path) -> None:
+    """As Weights & Biases keeps a run's history: a row a step, null where it says nothing, texts beside the numbers."""
+    rows = [{"_step": k, "timing_s/step": 10.0, "timing_s/gen": 4.0 if k > 1 else None, "host": "a"} for k in (1, 2)]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "history.parquet")
+    got = read_file(tmp_path / "history.parquet").steps
+    assert got is not None
+    assert got.framework == "verl"
+    assert got.columns["wait_s"].tolist() == pytest.approx([float("nan"), 4.0], nan_ok=True)
+
+
+@pytest.mark.parametrize("turns", [("2", "1.gz", ""), ("20260801", "20260802.gz", "")])
+def test_a_folder_of_one_log_is_read_over_its_turns(tmp_path: Path, turns: tuple[str, ...]) -> None:
+    """Of logrotate with numbers, which count backwards, or with days; the turn may fall into a line."""
+    console = "".join(f"step:{k} - timing_s/step:10.0 - timing_s/gen:{k}\n" for k in range(1, 10))
+    for turn, start in zip(turns, (0, 130, 260), strict=True):
+        end = None if start == 260 else start + 130
+        raw = console[start:end].encode()
+        path = tmp_path / ".".join(filter(None, ("train.log", turn)))
+        path.write_bytes(gzip.compress(raw) if turn.endswith("gz") else raw)
+    (tmp_path / "train.err").touch()  # which says nothing
+    got = read_file(tmp_path).steps
+    assert got is not None
+    assert got.columns["wait_s"].tolist() == list(range(1, 10))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "metrics.jsonl").write_text(TEXTS["jsonl"])
+    with pytest.raises(InputError, match=r"2 logs in it: other/metrics\.jsonl, train\.log; give one of them"):
+        read_file(tmp_path)
+
+
 def test_a_saved_window_is_found_under_any_name(tmp_path: Path) -> None:
     save_history(small(), tmp_path / "renamed")
     assert facts(read_file(tmp_path / "renamed")) == facts(small())
@@ -73,7 +124,7 @@ def test_what_is_no_history_is_refused(tmp_path: Path, raw: bytes) -> None:
 
 
 def test_an_empty_directory_says_what_it_lacks(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"holds no run of a tracker, it has nothing"):
+    with pytest.raises(InputError, match=r"no run of a tracker and no logs in it: nothing"):
         read_file(tmp_path)
 
 

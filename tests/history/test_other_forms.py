@@ -268,3 +268,36 @@ def test_the_trainer_of_verls_own_monitor() -> None:
     assert trainer.train_s.value == pytest.approx(31.0, rel=0.02)
     assert trainer.sync_s is not None
     assert trainer.sync_s.value == pytest.approx(3.0, rel=0.02)
+
+
+ROWS = [{"step": k, "timing_s/step": 10.0 + k, "timing_s/gen": 4.0, "response_length/mean": 900.0} for k in (1, 2, 3)]
+NAMES = list(ROWS[0])
+
+
+def _table(mark: str, header: list[str]) -> str:
+    return "\n".join(mark.join(map(str, cells)) for cells in (header, *(row.values() for row in ROWS)))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        _table("\t", NAMES),
+        _table(";", NAMES),
+        # SwanLab's page: each metric behind the run's name, with a clock of its own
+        "\n".join(
+            ",".join(cells)
+            for cells in (
+                ["step", *(f"my-run-{name}{end}" for name in NAMES[1:] for end in ("", "_timestamp"))],
+                *([str(row["step"]), *(f"{row[name]},1.7e9" for name in NAMES[1:])] for row in ROWS),
+            )
+        ),
+        "step,name,value\n" + "".join(f"{row['step']},{n},{row[n]}\n" for row in ROWS for n in NAMES[1:]),
+        json.dumps({name: [row[name] for row in ROWS] for name in NAMES}),
+        json.dumps({name: {str(k): row[name] for k, row in enumerate(ROWS)} for name in NAMES}, indent=1),
+    ],
+)
+def test_tables_of_other_tools(tmp_path: Path, raw: str) -> None:
+    log = _steps(tmp_path / "run", raw)
+    assert log.framework == "verl"
+    assert log.columns["step_s"].tolist() == [11.0, 12.0, 13.0]
+    assert log.columns["wait_s"].tolist() == [4.0] * 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from fleetsim.errors import InputError
 from fleetsim.history.history import History, StepLog
 from fleetsim.history.run_log import read_run_log
 from fleetsim.history.step_logs.frameworks import BY_NAME, COLUMNS, FRAMEWORKS
-from fleetsim.history.step_logs.rows import last_kept
+from fleetsim.history.step_logs.packed import last_kept
 
 VERL = {
     "timing_s/step": 60.0, "timing_s/gen": 30.0, "timing_s/old_log_prob": 4.0, "timing_s/ref": 3.0,
@@ -612,3 +613,31 @@ def test_what_is_said_of_metrics_comes_in_their_order(tmp_path: Path) -> None:
 )
 def test_the_newest_row_says_where_the_run_is(at: list[int], last: float) -> None:
     assert last_kept(np.array(at, dtype=float)) == last
+
+
+TUNIX = {"perf/global_step_time": 40.0, "perf/weight_sync_time": 2.0, "perf/sum/rollout_time": 25.0}
+TUNIX |= {"perf/mean/rollout_time": 5.0, "perf/sum/actor_train_time": 12.0, "perf/rollout_idle_time": 1.0}
+TORCHTUNE = {"train_worker_performance/total_step_time (s)": 40.0, "train_worker_performance/time_weight_sync (s)": 2.0}
+TORCHTUNE |= {"train_worker_performance/pct_time_waiting_buffer (%)": 62.5, "queues/train_replay_buffer_size": 3.0}
+TORCHTUNE |= {"train_worker_performance/time_waiting_buffer (s)": 25.0}
+
+
+@pytest.mark.parametrize("row", [TUNIX, TORCHTUNE])
+def test_a_log_that_nobody_has_read_is_refused_with_the_flags_that_read_it(
+    tmp_path: Path, row: dict[str, float]
+) -> None:
+    """google/tunix: perf/export.py; meta-pytorch/torchtune: dev/rl/workers/trainers/training.py."""
+    path = tmp_path / "run.jsonl"
+    path.write_text("".join(json.dumps({"step": k, **row}) + "\n" for k in range(1, 5)))
+    with pytest.raises(InputError, match="of no step log that fleetsim knows") as refused:
+        read_run_log(path)
+    words = iter(shlex.split(refused.value.problems[0].remedy))
+    mapping = dict(next(words).split("=", 1) for word in words if word == "--map")
+    columns = read_run_log(path, mapping=mapping).steps
+    assert columns is not None
+    assert {name: columns.columns[name][0] for name in mapping} == {
+        "step_s": 40.0,
+        "wait_s": 25.0,
+        "sync_s": 2.0,
+        **({"train_s": 12.0} if row is TUNIX else {}),
+    }

@@ -17,7 +17,8 @@ from fleetsim.history.step_logs.console import (
     rows_of,
     shape_of,
 )
-from fleetsim.history.step_logs.rows import RunLogTable, flat
+from fleetsim.history.step_logs.packed import RunLogTable
+from fleetsim.history.step_logs.rows import flat
 from fleetsim.history.text import _PAIR, Row, clean, dict_of, number, numbers_of
 from fleetsim.json_text import from_loose_json
 from fleetsim.records import replace

@@ -196,7 +196,7 @@ def test_a_table_from_elsewhere(tmp_path: Path) -> None:
         ("time,instance,signal,value\n1,a,running,two\n", "must be a number"),
         ("time,instance,signal,value\n1,a,runing,2\n", 'did you mean "running"'),
         ("time,instance,signal,value\n,a,running,2\n", "every row needs a time"),
-        ("time,instance,signal,value\n1,a,running\n", "3 cells"),
+        ("time,instance,signal,value\n1,a,running\n2,a,running,3\n", "3 cells"),
     ],
 )
 def test_a_wrong_table_is_refused(tmp_path: Path, text: str, says: str) -> None:

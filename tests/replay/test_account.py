@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -377,36 +379,70 @@ def test_without_its_tail_a_generation_is_as_much_shorter_as_its_longest_respons
     assert lever.mean == pytest.approx(66.0, rel=0.03)
 
 
-def _windowed(sigma: float, ahead: int, most: float) -> list[dict[str, float]]:
-    """Steps of an asynchronous job, one by one: 32 + ahead groups of 8 are begun and not yet trained, each is complete
-    with its longest response, at 10 ms a token; the trainer takes the first 32 that are and works for 50 s."""
-    random, rows, end = np.random.default_rng(3), [], 0.0
+USUAL = 128  # samples in flight, as of a batch whose first half is done
 
-    def begun(number: int, at: float) -> list[tuple[float, Any, int]]:
-        drawn = np.minimum(500.0 * np.exp(sigma * random.normal(size=(number, 8))), most)
-        return [(at + 0.01 * one.max(), one, len(rows)) for one in drawn]
 
-    flying = begun(32 + ahead, 0.0)
+def _windowed(sigma: float, ahead: int, most: float, load: float, timed: bool) -> list[dict[str, float]]:
+    """Steps of an asynchronous job, event by event: 32 + ahead groups of 8 are begun and not yet trained, each is
+    complete with its longest response, at 10 ms a token, of which a share (load) is as long as many are in flight; the
+    trainer takes the first 32 that are and works for 50 s. timed: the log says how long groups take, else how old."""
+    random, rows, now, token = np.random.default_rng(3), list[dict[str, float]](), 0.0, 0.0
+    flying: list[tuple[float, int, list[float], int, float]] = []
+    ready: list[tuple[list[float], int, float]] = []
+    left: dict[int, int] = {}
+
+    def begin(number: int) -> None:
+        for _ in range(number):
+            group = np.minimum(500.0 * np.exp(sigma * random.normal(size=8)), most).tolist()
+            left[len(left)] = 8
+            for length in group:
+                heapq.heappush(flying, (token + length, len(left) - 1, group, len(rows), now))
+
+    def work(until: float, enough: float) -> None:
+        nonlocal now, token
+        while len(ready) < enough and now < until:
+            pace = 0.01 * (1.0 - load + load * len(flying) / USUAL)
+            after = now + (flying[0][0] - token) * pace if flying else math.inf
+            if after > until:
+                now, token = until, token + (until - now) / pace
+                return
+            now, (token, number, group, version, at) = after, heapq.heappop(flying)
+            left[number] -= 1
+            if not left[number]:
+                ready.append((group, version, now - at))
+
+    begin(32 + ahead)
     for _ in range(10 * STEPS):
-        flying.sort(key=lambda group: group[0])
-        taken, flying = flying[:32], flying[32:]
-        start, lengths = max(end, taken[-1][0]), np.concatenate([one for _, one, _ in taken])
-        row = {"time/step": start + 50.0 - end, "time/wait_for_batch": start - end, "time/forward_backward": 50.0}
-        row |= {"num_output_tokens/mean": lengths.mean(), "num_output_tokens/max": lengths.max()}
-        rows.append(row | {"progress/rollouts": 256.0, "off_policy/mean": np.mean([len(rows) - n for *_, n in taken])})
-        end = start + 50.0
-        flying += begun(32, end)
+        begun = now
+        work(math.inf, 32)
+        wait, taken = now - begun, ready[:32]
+        del ready[:32]
+        work(now + 50.0, math.inf)
+        lengths = np.concatenate([one for one, *_ in taken])
+        if timed:
+            row = {"time/total": now - begun, "time/trainer_waiting_for_data": wait, "episode": 256.0 * len(rows)}
+            row |= {"val/sequence_lengths": lengths.mean(), "val/sequence_lengths_max": lengths.max()}
+            row |= {"val/total_reward_groups": 32.0, "time/group_generation_mean": np.mean([s for *_, s in taken])}
+            rows.append(row | {"time/group_generation_max": max(s for *_, s in taken)})
+        else:
+            row = {"time/step": now - begun, "time/wait_for_batch": wait, "time/forward_backward": 50.0}
+            row |= {"num_output_tokens/mean": lengths.mean(), "num_output_tokens/max": lengths.max()}
+            row |= {"progress/rollouts": 256.0, "progress/tasks": 32.0}
+            rows.append(row | {"off_policy/mean": float(np.mean([len(rows) - n for _, n, _ in taken]))})
+        begin(32)
     return rows
 
 
+@pytest.mark.parametrize("timed", [False, True])
 @pytest.mark.parametrize("sigma", [1.3, 1.6])
-@pytest.mark.parametrize("ahead", [0, 3, 6, 12])
+@pytest.mark.parametrize(("ahead", "load"), [(0, 0.25), (3, 0.5), (6, 0.0), (16, 0.5)])
 def test_without_a_tail_is_a_batch_of_shorter_responses_or_a_window_one_batch_wider(
-    tmp_path: Path, sigma: float, ahead: int
+    tmp_path: Path, sigma: float, ahead: int, load: float, timed: bool
 ) -> None:
-    rows = _windowed(sigma, ahead, 40000.0)
-    other = _windowed(sigma, ahead + 32, 40000.0) if ahead else _windowed(sigma, 0, 500.0 * np.exp(1.645 * sigma))
-    whole, less = (np.mean([row["time/step"] for row in found]) for found in (rows, other))
+    rows, short = _windowed(sigma, ahead, 40000.0, load, timed), 500.0 * np.exp(1.645 * sigma)
+    other = _windowed(sigma, ahead + 32 if ahead else 0, 40000.0 if ahead else short, load, timed)
+    name = "time/total" if timed else "time/step"
+    whole, less = (np.mean([row[name] for row in found]) for found in (rows, other))
     (lever,) = levers_of(_lines(tmp_path, rows[-200:]))
     assert lever.cause == "long tail"
     assert lever.mean == pytest.approx(float(whole - less), rel=0.15 if ahead else 0.3)

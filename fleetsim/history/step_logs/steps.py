@@ -12,7 +12,7 @@ from fleetsim import units
 from fleetsim.history.counters import summed
 from fleetsim.history.history import Floats, Note
 from fleetsim.history.step_logs.frameworks import CLOCKS, RUNNING, FrameworkLog
-from fleetsim.history.step_logs.rows import RunLogTable, last_kept
+from fleetsim.history.step_logs.packed import RunLogTable, last_kept
 
 
 class TableSteps(Struct, frozen=True):

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.workload import GROUP_CORRELATION
+from fleetsim.history.history import Floats
 from fleetsim.history.step_logs.steps import TRAINING
 from fleetsim.replay.observe.account import FRESH
 from fleetsim.replay.observe.observed import LengthHistogram
@@ -26,6 +27,9 @@ OUTSIDE = 0.35  # of a sample's seconds: those that do not grow with its length
 RUNS_OUT = 0.15  # of rollout's time, without work although the trainer waits
 FEW = 0.5  # of a batch: fewer samples in flight, beside a trainer that waits for them, are held back before the engines
 CAPPED = 0.9  # of the client's cap, in flight when the trainer takes a batch
+# The share of an iteration's seconds that grows with what an engine holds: the median of the shipped profiles, with 16
+# samples of 1,000 tokens, for the last of a batch are few.
+FULLER = 0.15
 THROWN = 0.1  # of a batch: samples thrown away beside it
 READY = 0.5  # of the trainer's wait: beside a batch
 AGAIN = 0.2  # preemptions a sample
@@ -55,12 +59,21 @@ class StepScene(Struct, frozen=True):
         """The mean of a group's longest, where the log says how many a group has."""
         if self.length is None or "group_size" not in self.means:
             return None
-        return float(np.mean([self.group_longest((n + 0.5) / POINTS) for n in range(POINTS)]))
+        return float(self.group_tokens.mean())
 
-    def group_longest(self, share: float) -> float:
-        """The length that this share of the groups' longest does not exceed; of a law alone."""
+    @property
+    def group_tokens(self) -> Floats:
+        """(POINTS,) quantiles of the groups' longest; of a law alone."""
         assert self.length is not None
-        return self.length(share ** (1.0 / max(1.0, self.means.get("group_size", GROUP))))
+        each = 1.0 / max(1.0, self.means.get("group_size", GROUP))
+        return np.array([self.length(((n + 0.5) / POINTS) ** each) for n in range(POINTS)])
+
+    def left(self, group_s: Floats, wait_s: float) -> float:
+        """Batches that are begun and not complete when the trainer takes one, after wait_s: groups begin when weights
+        come, and of those begun k steps ago as many are left as take longer than k steps and the wait."""
+        step_s = wait_s + self.step_s - self.now("wait_s")
+        steps = np.arange(1 + int(group_s[-1] / max(step_s, 1e-9)))
+        return float((group_s > wait_s + step_s * steps[:, None]).sum() / POINTS)
 
     @property
     def means(self) -> Mapping[str, float]:
@@ -70,12 +83,14 @@ class StepScene(Struct, frozen=True):
     @property
     def window(self) -> float:
         """Batches that may be on the way, with the one that the trainer has: of the log, else one and the versions of
-        the weights that pass meanwhile, else by Little's law."""
+        the weights that pass meanwhile, else one and those that are not complete yet, else by Little's law."""
         m, trainer = self.means, self.step_s - self.now("wait_s")
         if {"window_cap_groups", "pull_groups"} <= set(m) and m["pull_groups"]:
             return max(1.0, m["window_cap_groups"] / m["pull_groups"])
         if (age := m.get("staleness_steps")) is not None:
             return 1.0 + age
+        if "group_s_mean" in m and (longest := self.group_max):
+            return 1.0 + self.left(self.group_tokens * (m["group_s_mean"] / longest), self.now("wait_s"))
         return max(1.0, (m.get("group_s_mean", 0.0) + trainer) / self.step_s)
 
     @property
@@ -298,19 +313,10 @@ def tail_s(scene: StepScene) -> float | None:
 
 
 def _wider_s(scene: StepScene) -> float:
-    """Seconds of the wait that go where a batch more may be on the way.
-
-    Groups begin when weights come, and the trainer takes a batch as soon as all but window - 1 batches of them are
-    complete: of those begun k steps ago as many are left as take longer than k steps and the wait. How long a token
-    takes makes that equation true of the wait as it is.
-    """
-    wait, rest = scene.now("wait_s"), scene.step_s - scene.now("wait_s")
-    tokens = np.array([scene.group_longest((n + 0.5) / POINTS) for n in range(POINTS)])
-
-    def left(token_s: float, wait_s: float) -> float:
-        """Batches that are begun and not complete when the trainer takes one."""
-        steps = np.arange(1 + int(token_s * tokens[-1] / max(wait_s + rest, 1e-9)))
-        return float((token_s * tokens > wait_s + (wait_s + rest) * steps[:, None]).sum() / POINTS)
+    """Seconds of the wait that go where a batch more may be on the way: the trainer takes a batch as soon as all but
+    window - 1 batches of those that are begun are complete. How long a token takes makes that true of the wait as it
+    is, and engines that hold more take longer."""
+    wait, rest, tokens = scene.now("wait_s"), scene.step_s - scene.now("wait_s"), scene.group_tokens
 
     def least(high: float, enough: Callable[[float], bool]) -> float:
         low = 0.0
@@ -319,8 +325,11 @@ def _wider_s(scene: StepScene) -> float:
             low, high = (low, middle) if enough(middle) else (middle, high)
         return high
 
-    token_s = least(scene.step_s / tokens[0], lambda x: left(x, wait) > scene.window - 1.0)
-    return wait - least(wait, lambda x: left(token_s, x) <= scene.window)
+    token_s = least(scene.step_s / tokens[0], lambda x: scene.left(x * tokens, wait) > scene.window - 1.0)
+    fuller = FULLER / (1.0 - FULLER)  # of a sample by Little's law: in flight for longer, of shorter steps
+    return wait - least(
+        wait, lambda x: scene.left(tokens * token_s * ((wait + rest) / (x + rest)) ** fuller, x) <= scene.window
+    )
 
 
 def _longest_over_p90(scatter: float, means: Mapping[str, float]) -> float:
