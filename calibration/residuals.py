@@ -2,9 +2,10 @@
 
     python calibration/residuals.py
 
-Published and not sealed arms alone; every case counts alike. The pairs are those of all cases. Coverage and score are
-those of cases that were kept out whole: each is judged by a pair that was worked out without it. The score of a range
-is the logarithm of its ends' ratio, and ten times that by which an arm lies beyond it.
+Every case counts alike. The pairs are those of all cases but the batch that was sealed last: what nobody had seen when
+it was predicted is what a range is for, so cases that were sealed count once a later batch is there to judge. Coverage
+and score are those of cases that were kept out whole, each judged by a pair that was worked out without it, and of the
+last batch. The score of a range is the logarithm of its ends' ratio, and ten times that by which an arm lies beyond it.
 
 *Plans* (`engine/known_error.py`): how much further than its inputs explain a step may lie above and below, a logarithm.
 The range that is told holds the pair of today already: it is taken out of it first. A pair for each framework, and for
@@ -20,7 +21,7 @@ where the trainer's seconds are given, made them wider (1.83).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean, median
@@ -86,7 +87,11 @@ def pair(arms: Sequence[Seen]) -> Pair:
 
 def kept_out(arms: Sequence[Seen]) -> str:
     """Coverage, width and score on cases that the pair did not see."""
-    pairs = {case: pair([arm for arm in arms if arm.case != case]) for case in {arm.case for arm in arms}}
+    return held(arms, {case: pair([arm for arm in arms if arm.case != case]) for case in {arm.case for arm in arms}})
+
+
+def held(arms: Sequence[Seen], pairs: Mapping[str, Pair]) -> str:
+    """Coverage, width and score of arms with the pair of each case."""
 
     def beyond(arm: Seen) -> float:
         up, down = pairs[arm.case]
@@ -96,22 +101,20 @@ def kept_out(arms: Sequence[Seen]) -> str:
         up, down = pairs[arm.case]
         return (1 + arm.end(up, 1)) / (1 + arm.end(down, -1))
 
-    held, score = (
+    alike, score = (
         by_case(arms, lambda a: not beyond(a)),
         by_case(arms, lambda a: math.log(width(a)) + PENALTY * beyond(a)),
     )
     plain = fmean(not beyond(arm) for arm in arms)
-    return f"{plain:.0%} of the arms, {held:.0%} by case, width {median(map(width, arms)):.2f}, score {score:.2f}"
+    return f"{plain:.0%} of the arms, {alike:.0%} by case, width {median(map(width, arms)):.2f}, score {score:.2f}"
 
 
 def plans(results: Sequence[CaseResult], told: Sequence[RangedArm]) -> list[Seen]:
-    """The arms of cases that are not sealed, as a plan tells them, without a residual."""
+    """All arms, as a plan tells them, without a residual."""
     cases = {result.case.id: result.case for result in results}
     found = []
     for arm in told:
         case, p = cases[arm.case], arm.predicted
-        if case.sealed is not None:
-            continue
         rate = case.measure == "tok_s"
         ends = (p.high / p.value - 1, 1 - p.low / p.value)
         up, down = (
@@ -124,10 +127,10 @@ def plans(results: Sequence[CaseResult], told: Sequence[RangedArm]) -> list[Seen
 
 
 def measured(results: Sequence[CaseResult]) -> list[Seen]:
-    """The arms of cases that are not sealed, with one arm measured."""
+    """All arms, with one arm measured."""
     found = []
     for result in results:
-        for arm in result.arms if result.case.sealed is None else ():
+        for arm in result.arms:
             if role(result, arm) == "fitted" or arm.arm.published is None:
                 continue
             ratio = arm.arm.published / arm.predicted
@@ -136,11 +139,21 @@ def measured(results: Sequence[CaseResult]) -> list[Seen]:
     return found
 
 
+def but_last(results: Sequence[CaseResult], arms: Sequence[Seen]) -> tuple[list[Seen], list[Seen]]:
+    """The arms of all cases but the batch that was sealed last, and that batch's."""
+    days = {result.case.id: result.case.sealed or "" for result in results}
+    last = max(days.values())
+    return [arm for arm in arms if days[arm.case] < last], [arm for arm in arms if days[arm.case] == last]
+
+
 def main() -> None:
     """Prints both pairs and what they hold."""
     results = run_cases(load_cases())
     for name, arms in (("plans", plans(results, ranged_arms(results))), ("one arm measured", measured(results))):
-        print(f"{name}:", *pair(arms), "kept out:", kept_out(arms))
+        seen, last = but_last(results, arms)
+        found = pair(seen)
+        print(f"{name}:", *found, "kept out:", kept_out(seen))
+        print("  the last batch:", held(last, {arm.case: found for arm in last}))
 
 
 if __name__ == "__main__":
