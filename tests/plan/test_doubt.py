@@ -310,7 +310,9 @@ def test_siblings_are_in_doubt_where_they_can_differ_and_nobody_said(changes: An
 def test_a_range_is_no_wider_than_its_inputs_make_it_and_says_which_does() -> None:
     options, _, answer, _ = DEFAULT
     alike = {"workload.group_correlation": 0.25}
-    doubt = doubt_of({**options, "sync_pause_s": 3.5, "len_cv": 1.0, "slowdown": 1.33}, answer, (), alike)
+    doubt = doubt_of(
+        {**options, "trainer_step_s": 26.0, "sync_pause_s": 3.5, "len_cv": 1.0, "slowdown": 1.33}, answer, (), alike
+    )
     assert all(max(law.high, 1.0 / law.low) < 1.5 for _, law in doubt.laws)
     low, high = doubt.counts()
     assert low <= answer <= high <= 4 * low
