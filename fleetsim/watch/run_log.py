@@ -48,7 +48,7 @@ MOVED = 1.5
 LONGER = 0.1
 
 
-class Found(Struct, frozen=True):
+class LogFinding(Struct, frozen=True):
     """What one look found. step_s: seconds of a step now. longer: by which share responses grew with the last change of
     a phase."""
 
@@ -57,7 +57,7 @@ class Found(Struct, frozen=True):
     step_s: float
     longer: float
 
-    def like(self, other: Found) -> bool:
+    def like(self, other: LogFinding) -> bool:
         """Whether nothing is to be told after the other one."""
         mine, theirs = self._costs, other._costs
         least = WORTH * min(self.step_s, other.step_s)
@@ -82,7 +82,7 @@ class Found(Struct, frozen=True):
     def _rose(self) -> set[str]:
         return {cure.cause for cure in self.cures if cure.since_step is not None}
 
-    def lines(self, step: float, before: Found | None) -> tuple[str, ...]:
+    def lines(self, step: float, before: LogFinding | None) -> tuple[str, ...]:
         """The headline, and of what to change first evidence, price and the one command that follows, as `replay` does;
         then the other causes, and those that are over."""
         first, what = self.verdict.first, "verdict" if before is None else "the verdict changed"
@@ -122,8 +122,8 @@ class LogWatch(Struct):
     mapping: Mapping[str, str] = field(default_factory=dict)
     _seen: Stamp | None = None
     _last_step: float = -np.inf
-    _told: Found | None = None
-    _wish: tuple[Found, int] | None = None
+    _told: LogFinding | None = None
+    _wish: tuple[LogFinding, int] | None = None
     _since: float = np.inf
     _failed: str = ""
     _waiting: str = ""
@@ -199,16 +199,16 @@ class LogWatch(Struct):
             self.tell(text)
         self._waiting = what
 
-    def _found(self, history: History) -> Found:
+    def _found(self, history: History) -> LogFinding:
         from fleetsim.replay.diagnose.diagnosis import diagnose
         from fleetsim.replay.observe.observe import observe
 
         observed = observe(history, self.base)
         verdict, account = diagnose(observed, self.base, given=self.given), observed.account
         step_s, longer = (0.0, 0.0) if account is None else (account.now_s, account.present.get("length_growth", 0.0))
-        return Found(verdict, cures_of(observed, verdict), step_s, longer)
+        return LogFinding(verdict, cures_of(observed, verdict), step_s, longer)
 
-    def _judge(self, now: Found) -> None:
+    def _judge(self, now: LogFinding) -> None:
         """Tells the first verdict at once, another one when it has come AGREE times in a row."""
         self._since = now.since
         if self._told is not None and now.like(self._told):
