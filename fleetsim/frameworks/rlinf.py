@@ -52,16 +52,26 @@ def _lengths(draft: Draft) -> None:
     """Tokens of one request; of an agent's turns together, what the sequence has beside the prompt."""
     prompt, whole = draft.maybe_count("data.max_prompt_length"), draft.maybe_count("runner.seq_length")
     answer = draft.maybe_count("algorithm.sampling_params.max_new_tokens") or whole
-    turns = draft.maybe_count("agentloop.max_turns", "agentloop.max_toolcall_per_worker")
-    mark = next((key for key in ("agentloop", "tools") if draft.settings.has(key)), "")
-    roles.put_turns(draft, turns, "agentloop.max_turns", mark)
+    # rlinf/agents/rstar2, rstar2_agent_loop.py; wideseek_r1, wideseek_r1.py: one agent, or a planner of several
+    loop, agents = "agentloop", draft.text("agentloop.workflow", default="").value
+    caps = {"mas": ["max_planner_turns"], "sa": ["max_sa_turns"]}.get(agents, ["max_turns", "max_assistant_turns"])
+    calls = roles.turns_of_calls(draft.maybe_count(f"{loop}.max_user_turns"))
+    turns = roles.fewest(*(draft.maybe_count(f"{loop}.{cap}") for cap in caps), calls)
+    if agents == "mas":
+        draft.note(f"{loop}.workflow = mas", "agents that a planner starts: a trajectory has its own turns alone")
+    mark = next((key for key in (loop, "tools") if draft.settings.has(key)), "")
+    roles.put_turns(draft, turns, f"{loop}.max_turns", mark)
     pools = [key for key in draft.settings.below("tools") if key.endswith(".concurrency_limit")]
     roles.workers(draft, "tools", [draft.maybe_count(key) for key in pools])
     if answer is not None:
-        answer = roles.trajectory(draft, answer, turns, whole, "runner.seq_length", several=bool(mark))
+        asked = 0 if prompt is None else prompt.value
+        rest = whole
+        if whole is not None and turns is not None and asked < whole.value:
+            rest = whole.plus(-asked)  # the first prompt's; of an agent behind a server the cap is each request's
+        answer = roles.trajectory(draft, answer, turns, rest, "runner.seq_length", several=bool(mark))
         own = draft.settings.get("algorithm.sampling_params.max_new_tokens")
         if own is not None and whole is not None and answer.key == own[0].key:
-            cap, asked = answer.key, 0 if prompt is None else prompt.value
+            cap = answer.key
             back = lambda want: {cap: want, whole.key: want + asked}  # noqa: E731 the sequence grows with the answer
             answer = Read(answer.key, answer.value, True, back)
     key = "algorithm.sampling_params.max_new_tokens"

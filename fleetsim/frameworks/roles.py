@@ -169,6 +169,11 @@ def put_turns(draft: Draft, turns: Read[int] | None, key: str = "", marker: str 
             _tools(draft)
 
 
+def fewest(*caps: Read[int] | None) -> Read[int] | None:
+    """Of several caps the one that binds; None where there is none."""
+    return min((cap for cap in caps if cap is not None), key=lambda cap: cap.value, default=None)
+
+
 def turns_of_calls(calls: Read[int] | None) -> Read[int] | None:
     """Turns of a trajectory whose calls of tools stand between them."""
     return None if calls is None else calls.plus(1)

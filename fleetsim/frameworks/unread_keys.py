@@ -40,12 +40,12 @@ _KINDS = (
     _Kind(r"(max_)?(assistant_|user_|agent_|rollout_|tool_call\w*_|num_)?turns$|max_(tool\w*|actions\w*|llm_calls\w*|iterations)$|"
           r"tool_call_parser$|enable_child_agents$",
           TURNS, 1, "N"),
-    _Kind(r"lora\w*\.(rank|dim|r|enabled)$|(?<!q_)(?<!kv_)lora_rank$|(use|enable)_lora$|peft\.enabled$|use_peft$",
+    _Kind(r"lora\w*\.(rank|dim|r|enabled)$|(?<!q_)(?<!kv_)lora_rank$|(use|enable)_lora$|lora_adapter_path$|peft\.enabled$|use_peft$",
           "trainer.recipe.tune", "full", "lora"),
     _Kind(r"(optim\w*offload|offload_optimizer|full_offload)(\.enabled)?$", "trainer.recipe.offload", "none", "states"),
     _Kind(r"kv_cache_dtype$|fp8_kv_cache$", "engine.kv_dtype", "auto", "fp8", small=True),
-    _Kind(_ENGINE + r"(dtype|precision|quant\w*|fp8\w*|fp4\w*)(\.\w+)?$", "engine.dtype", "auto", "fp8", small=True),
-    _Kind(r"(dtype|precision|quant\w*|load_in_\dbit|\bfp8\w*|\bfp4\w*)(\.\w+)?$", "trainer.recipe.precision", "bf16",
+    _Kind(_ENGINE + r"(dtype|precision|quant\w*|fp[48]\w*(?<!backend))(\.\w+)?$", "engine.dtype", "auto", "fp8", small=True),
+    _Kind(r"(dtype|precision|quant\w*|load_in_\dbit|\bfp[48]\w*(?<!backend))(\.\w+)?$", "trainer.recipe.precision", "bf16",
           "fp8", small=True),
     _Kind(r"(teacher|distill|opd)\w*([._].*)?(path|name|url|server_ip|n_?gpus\w*|gpus\w*|n?_?nodes|device_mapping|"
           r"enabled)$",

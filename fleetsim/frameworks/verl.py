@@ -18,6 +18,7 @@ from fleetsim.frameworks.tables import put_rows
 from fleetsim.frameworks.verl_forks import (
     BATCH,
     group_of,
+    has_reference,
     is_agent_flow,
     project_of,
     trajectory_of,
@@ -65,9 +66,11 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     bypass = draft.flag("algorithm.rollout_correction.bypass_mode", default=usual)
     penalty = draft.number("rllm.algorithm.kl_beta", default=0.0)  # rllm/trainer/verl/utils.py, sync_config
     loss = draft.flag(f"{ACTOR}.use_kl_loss", default=penalty.value > 0)
-    reference = loss.value or draft.flag("algorithm.use_kl_in_reward", default=False).value
+    always = has_reference(draft)
+    reference = always or loss.value or draft.flag("algorithm.use_kl_in_reward", default=False).value
+    with_reference = one_of({}) if always else loss.written
     common.hardware_and_times(
-        draft, speed, not bypass.value, reference, with_old=turned(bypass), with_reference=loss.written
+        draft, speed, not bypass.value, reference, with_old=turned(bypass), with_reference=with_reference
     )
     device = draft.maybe_text("trainer.device")
     if device is not None and device.value == "npu":
@@ -102,11 +105,11 @@ def _put_turns(draft: Draft) -> None:
     on = draft.flag(f"{section}.enable", default=tools is not None)
     caps = [draft.maybe_count(f"{section}.{key}") for key in ("max_assistant_turns", "max_turns")]
     caps.append(roles.turns_of_calls(draft.maybe_count(f"{section}.max_user_turns")))
-    turns = min((cap for cap in caps if cap is not None and on.value), key=lambda cap: cap.value, default=None)
     loop = draft.maybe_text(f"{ROLLOUT}.agent.agent_loop_config_path", f"{ROLLOUT}.agent.default_agent_loop")
     agent = str(tools or on) if on.value else str(loop) if loop is not None and "single_turn" not in loop.value else ""
     if not agent and is_agent_flow(draft.settings):
         agent = "rLLM: an agent of the user's own"
+    turns = roles.fewest(*caps) if agent else None
     roles.put_turns(draft, turns, f"{section}.max_assistant_turns", agent)
 
 

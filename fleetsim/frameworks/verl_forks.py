@@ -25,7 +25,8 @@ class Project(Struct, frozen=True):
     """Keys of a project. group: of the samples of a prompt. turns: of the cap of turns, and more: turns beyond it.
     each: whether the cap of a response is that of one turn; turn: where that stands apart. whole: the window that all
     turns must fit into, unless forgets is above 0: of how many turns a prompt holds the text. switch: what turns the
-    turns on; off: where nothing says it, they are off."""
+    turns on; off: where nothing says it, they are off. reference: whether a reference passes without a penalty, too; or
+    the key that decides it, where it is not off."""
 
     group: str = ""
     turns: str = ""
@@ -36,6 +37,7 @@ class Project(Struct, frozen=True):
     forgets: str = ""
     switch: str = ""
     off: bool = False
+    reference: bool | str = False
 
 
 _PROMPTS = "data.max_prompt_length"  # of projects whose first prompt has `data.max_start_length`
@@ -101,6 +103,14 @@ def group_of(draft: Draft) -> Read[int] | None:
     project = project_of(draft.settings)
     read = draft.maybe_count(project.group, least=0) if project is not None and project.group else None
     return read if read is not None and read.value else None
+
+
+def has_reference(draft: Draft) -> bool:
+    """Whether the project's reference passes whatever penalty there is."""
+    project = project_of(draft.settings)
+    key = project.reference if project is not None else False
+    said = draft.maybe_text(key) if isinstance(key, str) else None
+    return bool(key) and (said is None or said.value.lower().strip("0.") not in ("", "false"))
 
 
 def turns_of(draft: Draft, project: Project) -> Read[int] | None:

@@ -291,6 +291,7 @@ def test_a_backend_that_stands_in_is_named(engine: str) -> None:
         ("teacher.path: q/t", REFERENCE),
         ("teacher.server_ip: 10.0.0.7", REFERENCE),
         ("policy_lora.rank: 8", "trainer.recipe.tune"),
+        ("actor_rollout_ref.model.lora_adapter_path: /mine", "trainer.recipe.tune"),
         ("trainer.extra.fp8_recipe: blockwise", "trainer.recipe.precision"),
         ("rollout.extra.quantization: fp8", "engine.dtype"),
         ("optimizer_offload: true", "trainer.recipe.offload"),
@@ -306,6 +307,7 @@ def test_an_unread_key_of_weight_is_named_with_its_flag(key: str, path: str) -> 
 
 def test_keys_of_no_weight_are_only_counted() -> None:
     quiet = "my.color=red my.fp8_cfg.enabled=False my.fp8_cfg.fp8_recipe=blockwise trainer.val.n_gpus=8 my.lora.rank=0"
+    quiet += " rollout.fp8_gemm_backend=triton"
     result = read("verl", VERL + quiet, "c.sh")
     assert not [a for a in result.assumed if "not read" in a.why]
     assert "my.color" in result.not_looked_at

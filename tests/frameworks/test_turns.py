@@ -227,6 +227,24 @@ def test_a_cap_of_one_turn_is_that_of_a_turn(framework: str, text: str, name: st
     assert (one.scenario.workload.turns.count, cap_of_a_turn(one), longest(one)) == (1, None, cap)
 
 
+@pytest.mark.parametrize(
+    ("loop", "turns"),
+    [
+        ("max_user_turns: null, max_assistant_turns: 5", 5),
+        ("max_user_turns: 2, max_assistant_turns: 5", 3),
+        ("workflow: mas, max_planner_turns: 10, max_sa_turns: 50, max_toolcall_per_worker: 4", 10),
+        ("workflow: sa, max_planner_turns: 10, max_sa_turns: 50, max_toolcall_per_worker: 4", 50),
+        ("max_toolcall_per_worker: 4", 1),  # calls of one turn
+    ],
+)
+def test_rlinfs_agents_have_turns_within_what_a_prompt_leaves(loop: str, turns: int) -> None:
+    text = RLINF.replace("max_turns: {}", loop).replace(
+        "rollout_batch_size", "max_prompt_length: 1000, rollout_batch_size"
+    )
+    result = read("rlinf", text.replace("max_new_tokens: 400", "max_new_tokens: 8000"), "c.yaml")
+    assert (result.scenario.workload.turns.count, longest(result)) == (turns, 8000 if turns > 1 else 9000)
+
+
 def test_rolls_cap_of_one_turn(tmp_path: Path) -> None:
     (tmp_path / "ponds.yaml").write_text(PONDS)
     file = tmp_path / "job.yaml"

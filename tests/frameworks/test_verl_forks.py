@@ -177,3 +177,25 @@ def test_areal_allocations_of_every_age(mode: str) -> None:
     scenario = scenario_from("areal", parsed_source(text + "train_dataset: {batch_size: 8}\n", "c.yaml")).scenario
     assert (scenario.engine.tp, scenario.fleet.instances, scenario.trainer.gpus) == (2, 4, 8)
     assert scenario.trainer.recipe.tp == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "made"),
+    [
+        ("retriever.topk=3 max_turns=4", True),
+        ("agent_grpo.n=16 max_turns=4", True),
+        ("es_manager.train.env_groups=8 data.train_batch_size=null", True),
+        ("es_manager.train.env_groups=8 data.train_batch_size=null actor_rollout_ref.actor.use_ref=False", False),
+        ("data.n_samples=4", True),
+        ("data.n_samples=4 algorithm.kl_ctrl.kl_coef=0.00", False),
+        ("rllm.agent.max_steps=6", False),
+    ],
+)
+def test_a_project_whose_reference_passes_without_a_penalty(words: str, made: bool) -> None:
+    assert read(f"{words} actor_rollout_ref.actor.use_kl_loss=False").scenario.trainer.recipe.reference == made
+
+
+def test_the_turns_of_an_agent_loop_of_the_users_own_have_verls_caps() -> None:
+    section = "actor_rollout_ref.rollout"
+    words = f"{section}.agent.agent_loop_config_path=mine.yaml {section}.multi_turn.max_assistant_turns=8"
+    assert read(words).scenario.workload.turns.count == 8
