@@ -35,6 +35,7 @@ _ASIDE = re.compile(
 )
 _SMALL = re.compile(r"fp8|fp4|int4|int8|e4m3|hybrid|awq|gptq|w4a|w8a|bnb|nf4|[48]bit")
 _ENGINE = r"(^|\.|actor_)(infer|rollout(?!_ref)|generation|inference|vllm|sglang|server)\w*[._].*"
+_TYPE = r"(dtype|precision|quant\w*|load_in_\dbit|fp[48]\w*(?<!backend))(\.\w+)?$"
 # The first kind that a key belongs to says what it holds.
 _KINDS = (
     _Kind(r"(max_)?(assistant_|user_|agent_|rollout_|tool_call\w*_|num_)?turns$|max_(tool\w*|actions\w*|llm_calls\w*|iterations)$|"
@@ -44,9 +45,8 @@ _KINDS = (
           "trainer.recipe.tune", "full", "lora"),
     _Kind(r"(optim\w*offload|offload_optimizer|full_offload)(\.enabled)?$", "trainer.recipe.offload", "none", "states"),
     _Kind(r"kv_cache_dtype$|fp8_kv_cache$", "engine.kv_dtype", "auto", "fp8", small=True),
-    _Kind(_ENGINE + r"(dtype|precision|quant\w*|fp[48]\w*(?<!backend))(\.\w+)?$", "engine.dtype", "auto", "fp8", small=True),
-    _Kind(r"(dtype|precision|quant\w*|load_in_\dbit|\bfp[48]\w*(?<!backend))(\.\w+)?$", "trainer.recipe.precision", "bf16",
-          "fp8", small=True),
+    _Kind(_ENGINE + _TYPE, "engine.dtype", "auto", "fp8", small=True),
+    _Kind(_TYPE, "trainer.recipe.precision", "bf16", "fp8", small=True),
     _Kind(r"(teacher|distill|opd)\w*([._].*)?(path|name|url|server_ip|n_?gpus\w*|gpus\w*|n?_?nodes|device_mapping|"
           r"enabled)$",
           "trainer.recipe.reference", True, "false"),
