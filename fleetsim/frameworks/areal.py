@@ -32,7 +32,9 @@ _OWN_AGENT = "online_agent._OnlineAgent"
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from AReaL's keys."""
     draft.mode, draft.preset = "asynchronous", "areal"
-    n = put_rows(draft, "model")["workload.group_size"]
+    put_rows(draft, "model")
+    n, own = draft.count("gconfig.n_samples", default=1), draft.maybe_count("n_trajs")  # an episode has so many
+    n = draft.product("workload.group_size", *([n] if own is None else [n, own]))
     batch = _batch(draft, n)
     _lengths(draft)
     engine = _parallelism(draft)

@@ -29,6 +29,9 @@ _HOST = "inference.kv_cache_offload.cpu.num_bytes"
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from prime-rl's keys."""
     draft.mode, draft.preset = "asynchronous", "prime-rl"
+    found = draft.settings.found
+    for key in [*found] if draft.settings.has("train.source") else ():  # the file of an orchestrator alone
+        found[f"orchestrator.{key}"] = found.pop(key)
     group = put_rows(draft, "model")["workload.group_size"]
     sources = _sources(draft, group)
     batch = draft.count("orchestrator.batch_size", "batch_size", default=128)

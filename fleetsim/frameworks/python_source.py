@@ -48,17 +48,33 @@ def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> RunSe
             settings.programs += [called] if called.endswith(("Config", "Trainer")) else []
             continue
         settings.programs.append(called)
-        for keyword in node.keywords:
-            if keyword.arg is None:
-                continue
-            known, value = _value(keyword.value, names)
-            if not known and keyword.arg in _OBJECTS:
-                known, value = True, ast.unparse(keyword.value)[:100]
+        for key, given in _keywords(node, nodes):
+            known, value = _value(given, names)
+            if not known and key in _OBJECTS:
+                known, value = True, ast.unparse(given)[:100]
             if known:
-                settings.add(keyword.arg, value, where)
+                settings.add(key, value, where)
             else:
-                settings.not_understood.append(f"line {keyword.value.lineno}: {keyword.arg} is computed")
+                settings.not_understood.append(f"line {given.lineno}: {key} is computed")
     return settings
+
+
+def _keywords(call: ast.Call, nodes: list[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """The keyword arguments of a call; of `**name` those of the `dict(...)` that the name is given, and what is put
+    into it later, which may depend on anything."""
+    for keyword in call.keywords:
+        if keyword.arg is not None:
+            yield keyword.arg, keyword.value
+            continue
+        name = ast.unparse(keyword.value)
+        for node in nodes:
+            if not isinstance(node, (ast.Assign, ast.AnnAssign)):
+                continue
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            if ast.unparse(target) == name and isinstance(node.value, ast.Call) and name_of(node.value) == "dict":
+                yield from ((word.arg, word.value) for word in node.value.keywords if word.arg is not None)
+            elif isinstance(target, ast.Subscript) and ast.unparse(target.value) == name:
+                yield ast.unparse(target.slice).strip("'"), target
 
 
 def name_of(call: ast.Call) -> str:

@@ -1,4 +1,5 @@
-"""slime (THUDM/slime at 624b824a8): train.py, train_async.py and the fully asynchronous rollout function.
+"""slime (THUDM/slime at 624b824a8): train.py, train_async.py and the fully asynchronous rollout function; and Miles
+(radixark/miles at 31f1ca961), which is slime with FSDP, adapters and another word for how weights travel.
 
 Names and defaults: slime/utils/arguments.py, slime/backends/sglang_utils/arguments.py; what they do: train.py,
 train_async.py, slime/rollout/sglang_rollout.py, slime/rollout/fully_async_rollout.py.
@@ -9,7 +10,7 @@ from __future__ import annotations
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Back, Read, never, on_nodes, one_of, switched, times, turned
-from fleetsim.frameworks.sides import pooled, sglang_drafts
+from fleetsim.frameworks.sides import adapter, pooled, sglang_drafts
 from fleetsim.frameworks.tables import put_rows
 
 _FILTER = "slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std"
@@ -44,9 +45,10 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.lengths(draft, turn, draft.maybe_count(asked), output_key="rollout_max_response_len", prompt_key=asked)
     instances, ranks = _gpus(draft, async_=ahead or fully)
     _admission(draft, batch, n, instances, ranks, fully=fully, ahead=ahead)
-    way = draft.text("update_weight_transport", default="nccl")
+    way = draft.text("update_weight_transport", "update_weight_transfer_mode", default="nccl")
     weights = draft.text("update_weight_mode", default="full")
-    words = {"nccl": "collective_broadcast", "disk": "checkpoint_shuttle", "delta": "sparse_delta"}
+    words = {**dict.fromkeys(("nccl", "broadcast"), "collective_broadcast"), "disk": "checkpoint_shuttle"}
+    words |= {**dict.fromkeys(("delta", "disk-delta"), "sparse_delta"), "p2p": "rdma_p2p"}
     common.transport(draft, weights if weights.value == "delta" else way, words)
     put_rows(draft, "requests")
     sampling = draft.maybe_text("dynamic_sampling_filter_path")
@@ -64,6 +66,12 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     put_rows(draft, "trainer", "")
     roles.critic(draft, estimator, estimator.value == "ppo", switched(estimator.key, "ppo", "grpo"))
     put_rows(draft, "offload")
+    backend, rank = draft.text("train_backend", default=""), draft.count("lora_rank", default=0, least=0)
+    if backend.value == "fsdp":
+        draft.put("trainer.recipe.backend", "fsdp", backend, back=one_of({}))
+    if rank.value:
+        roles.adapters(draft, rank)
+        adapter(draft, rank, merged=draft.flag("lora_train_only", default=False))
     roles.judges(draft, "rm_url", "custom_rm_path")
 
 

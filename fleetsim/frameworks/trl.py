@@ -37,8 +37,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     found = next((key for key in marks if draft.settings.get(key) is not None), "")
     turns = roles.turns_of_calls(draft.maybe_count("max_tool_calling_iterations"))
     roles.put_turns(draft, turns, "", found and f"{found}=")
-    peft = draft.settings.get("peft_config") is not None
-    roles.adapters(draft, Read("peft_config", True, True) if peft else draft.flag("use_peft", default=False))
+    peft, on = draft.maybe_text("peft_config"), draft.flag("use_peft", default=False)
+    asked = peft is None or "get_peft_config" in peft.value  # which makes none without the flag
+    roles.adapters(draft, on if asked else Read("peft_config", True, True))
     roles.judges(draft, "reward_model_name_or_path")
     processes = draft.maybe_count("num_processes", "launcher.num_processes")
     if processes is None:

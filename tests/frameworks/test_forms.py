@@ -239,6 +239,14 @@ def test_python_keywords() -> None:
     assert settings.not_understood == ["line 3: x is computed"]
 
 
+def test_keywords_of_a_mapping_that_is_made_before() -> None:
+    """examples/scripts/openreward/seta.py of TRL: what a condition puts into it is not known."""
+    made = "k: dict = dict(num_generations=2, beta=f())\nif x:\n    k['vllm_mode'] = 'server'\n"
+    settings = parsed_source(f"{made}GRPOConfig(**k)", "train.py", classes=("GRPOConfig",))
+    assert (value(settings, "num_generations"), value(settings, "vllm_mode")) == (2, None)
+    assert settings.not_understood == ["line 1: beta is computed", "line 3: vllm_mode is computed"]
+
+
 def test_files_that_a_configuration_names(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text("n: 1\nm: 2\n")
     (tmp_path / "middle.yaml").write_text("defaults: [base, _self_, {group: choice}]\nm: 3\n")

@@ -219,6 +219,24 @@ def megatron(section: str, more: str = "") -> str:
           "buffer.leftover": "carry_over"}),
         ("prime-rl", PRIME + "[trainer.model.full_offload]\npin = true", "c.toml", {"trainer.recipe.offload": "adam"}),
         ("prime-rl", PRIME, "c.toml", {"trainer.recipe.offload": "states"}),
+        # the file of an orchestrator alone: k8s/prime-rl/examples/reverse-text/orch.toml
+        ("prime-rl", 'batch_size = 64\ngroup_size = 8\n[model]\nname = "Qwen/Qwen3-8B"\n[train.sampling]\n'
+         'max_completion_tokens = 90\n[[train.source]]\nname = "rev"', "c.toml",
+         {"workload.group_size": 8, "workload.output_tokens.max": 90, "trainer.batch_samples": 64}),
+        # examples/terminal_bench: trajectories of an episode, of which a prompt has several
+        ("areal", AREAL + "gconfig: {n_samples: 2}\nn_trajs: 4", "c.yaml",
+         {"workload.group_size": 8, "trainer.batch_samples": 64}),
+        ("trl", "GRPOConfig(model='q/q')\nGRPOTrainer(peft_config=get_peft_config(args))", "c.py",
+         {"trainer.recipe.tune": None}),
+        ("trl", "GRPOConfig(model='q/q', use_peft=True)\nGRPOTrainer(peft_config=get_peft_config(args))", "c.py",
+         {"trainer.recipe.tune": "lora"}),
+        # Miles
+        ("slime", SLIME + "--lora-rank 32", "c.sh", {"trainer.recipe.tune": "lora", "engine.lora.rank": 32}),
+        ("slime", SLIME + "--lora-rank 32 --lora-train-only", "c.sh", {"trainer.recipe.tune": "lora",
+                                                                       "engine.lora": None}),
+        ("slime", SLIME + "--train-backend fsdp", "c.sh", {"trainer.recipe.backend": "fsdp"}),
+        ("slime", SLIME.replace("--colocate", "--rollout-num-gpus 8") + "--update-weight-transfer-mode p2p", "c.sh",
+         {"sync.transport": "rdma_p2p"}),
         ("slime", SLIME + "--optimizer-cpu-offload", "c.sh", {"trainer.recipe.offload": "adam"}),
         ("skyrl", SKYRL + "generator.inference_engine.engine_init_kwargs.quantization=fp8", "c.sh",
          {"engine.dtype": "fp8"}),

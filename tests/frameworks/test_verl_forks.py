@@ -157,6 +157,10 @@ def test_easyr1_is_verl_by_other_names() -> None:
     assert "worker.rollout.n = 5" in said  # told, and written back, in the file's own words
 
 
+def test_easyr1_has_its_optimizer_in_host_memory_where_fsdp_is() -> None:
+    assert read("worker.actor.fsdp.enable_cpu_offload=true", EASY).scenario.trainer.recipe.offload == "adam"
+
+
 def test_easyr1_without_a_penalty_has_no_reference() -> None:
     assert not read("algorithm.disable_kl=True", EASY).scenario.trainer.recipe.reference
 
