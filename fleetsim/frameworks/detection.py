@@ -30,6 +30,11 @@ def expect(settings: RunSettings, framework: str) -> None:
     other = other or (None if settings.has(*known.marks) else other_job(settings))
     if other is not None:
         raise InputError([other])
+    for switch, (why,) in known.told["only"].items():
+        found = settings.get(switch)
+        if found is not None and str(found[1]).lower() == "true":
+            own = Problem(found[0].key, found[1], why, _REMEDY)
+            raise InputError([other_job(settings, sections=False) or own])
 
 
 def unlike(settings: RunSettings, framework: str) -> Problem | None:

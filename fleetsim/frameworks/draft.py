@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from fleetsim.config.tree import is_touched
 from fleetsim.errors import Problem
 from fleetsim.frameworks.reading import Back, Link, Read, T, never, one_line, one_of, parts_of, times
-from fleetsim.frameworks.settings import RunSettings
+from fleetsim.frameworks.settings import RunSettings, normal
 
 _MOST = 1_000_000_000
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1", "enable", "enabled"}), frozenset({"false", "no", "off", "0"})
@@ -26,6 +26,7 @@ SWITCHED_OFF: tuple[object, ...] = (False, 0, -1, 1, "none", "None", "no", "fals
 # Equal to no value: always written.
 NEVER: Any = object()
 _ONE_WORD = "must be one word"
+_KEY = re.compile(r"[\w./-]+")
 _WHOLE = re.compile(r"[-+]?\d[\d_]{0,30}")
 
 
@@ -174,7 +175,11 @@ class Draft(Struct):
         self.comments[path] = (f"{shown}: {why}" if shown and why else shown or why) + (
             f" ({self.framework}'s default)" if defaults and len(defaults) == len(reads) else ""
         )
-        if reads and len(defaults) == len(reads):
+        lost = self.settings.lost().intersection(map(normal, _KEY.findall(shown)))
+        if lost:  # another source or the default stands in
+            note = f"{shown}: {', '.join(sorted(lost))} is given with a value that is not known here"
+            self.assume(path, value, note, f"-- {min(lost)}{'=' if '.' in min(lost) else ' '}VALUE")
+        elif reads and len(defaults) == len(reads):
             note = f"{self.framework}'s default ({shown})" + (f": {why}" if why else "")
             first = reads[0]
             example = f"{first.key}{'=' if '.' in first.key else ' '}{one_line(first.value)}"

@@ -194,6 +194,10 @@ class RunSettings(Struct):
         keys = (key for p in prefixes for key in (normal(p), *self.below(p)) if key in self.found)
         return any(not _is_nothing(self.found[key].value) for key in keys)
 
+    def lost(self) -> set[str]:
+        """The keys that were given with a value of which nothing is known but to a running shell."""
+        return {normal(note.partition(" = ")[0]) for note in self.not_understood if " = ...:" in note}
+
     def has_lost(self, *keys: str) -> bool:
         """Whether one of these keys was given with a value that only a running shell knows."""
         notes = (*self.not_understood, *self.remarks)

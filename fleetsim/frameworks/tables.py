@@ -149,7 +149,7 @@ _SHARED: Mapping[str, Callable[[Draft, SettingRow, list[str]], None]] = {
 
 
 # What a framework has several of, each with a name.
-_NAMED = ("beside", "left out", "instead", "project", "renamed", "usual", "recipe", "kind")
+_NAMED = ("beside", "left out", "instead", "only", "project", "renamed", "usual", "recipe", "kind")
 
 
 def _framework(rows: list[list[str]]) -> Framework:

@@ -60,7 +60,8 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     # data.*: verl-recipe, prime/prime_ray_trainer.py
     drops = draft.flag("algorithm.filter_groups.enable", "data.filter_accuracy", default=False)
     common.filtering(draft, drops, draft.maybe_number("data.oversample_factor"))
-    if draft.settings.get("algorithm.filter_groups.enable") and (gen := draft.maybe_count("data.gen_batch_size")):
+    gen = draft.maybe_count("data.gen_batch_size") if draft.settings.get("algorithm.filter_groups.enable") else None
+    if drops.value and gen is not None:
         draft.note(str(gen), "dropped groups are refilled one by one here, not a generation batch at a time")
     usual = mode in ("one_step_off", "fully_async") and not is_agent_flow(draft.settings)
     bypass = draft.flag("algorithm.rollout_correction.bypass_mode", default=usual)
@@ -109,6 +110,8 @@ def _put_turns(draft: Draft) -> None:
     agent = str(tools or on) if on.value else str(loop) if loop is not None and "single_turn" not in loop.value else ""
     if not agent and is_agent_flow(draft.settings):
         agent = "rLLM: an agent of the user's own"
+    if draft.settings.has("atropos"):  # recipe/atropos: its environments ask for what they want
+        agent = agent or "atropos: environments"
     turns = roles.fewest(*caps) if agent else None
     roles.put_turns(draft, turns, f"{section}.max_assistant_turns", agent)
 

@@ -323,6 +323,23 @@ def test_an_unread_key_of_weight_is_named_with_its_flag(key: str, path: str) -> 
     assert path in result.scenario.assumed
 
 
+def test_a_default_that_stands_in_for_a_value_of_the_shells_is_assumed() -> None:
+    """THUDM/slime, scripts/run-qwen3-4B.sh counts the GPUs of its machine."""
+    words = f"{SLIME} --actor-num-nodes 2 --actor-num-gpus-per-node $(count)"
+    result = read("slime", f"#!/bin/bash\n{words}", "c.sh")
+    (found,) = [a for a in result.assumed if a.path == "trainer.gpus"]
+    assert "actor_num_gpus_per_node is given with a value that is not known here" in found.why
+    assert found.remedy == "-- actor_num_gpus_per_node VALUE"
+    assert "trainer.gpus" in result.scenario.assumed
+    assert not [taken for taken in result.taken if taken.path == "trainer.gpus"]
+
+
+def test_a_filter_that_is_off_refills_nothing() -> None:
+    words = "data.gen_batch_size=64 algorithm.filter_groups.enable="
+    on, off = (read("verl", VERL + words + value, "c.sh") for value in ("True", "False"))
+    assert [any("refilled" in note.why for note in result.not_modelled) for result in (on, off)] == [True, False]
+
+
 def test_keys_of_no_weight_are_only_counted() -> None:
     quiet = "my.color=red my.fp8_cfg.enabled=False my.fp8_cfg.fp8_recipe=blockwise trainer.val.n_gpus=8 my.lora.rank=0"
     quiet += " rollout.fp8_gemm_backend=triton"

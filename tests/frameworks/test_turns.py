@@ -164,6 +164,8 @@ def test_nemo_rl_counts_rollout_turns_but_for_gyms() -> None:
          "--train.agent_func_path pond.py", "c.sh", "pond.py"),
         ("verl", "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=q/q "
          "actor_rollout_ref.rollout.multi_turn.enable=True", "c.sh", "multi_turn"),
+        ("verl", "python -m recipe.atropos.main_atropos actor_rollout_ref.model.path=q/q atropos.api_url=http://a:1",
+         "c.sh", "atropos"),
     ],
 )  # fmt: skip
 def test_an_agent_is_named_where_nobody_says_its_turns(framework: str, text: str, name: str, marker: str) -> None:
