@@ -133,12 +133,13 @@ def hardware_and_times(
         return speed(name, gpu, gpus) if speed is not None and known else None
 
     named = draft.maybe_text("launcher.accelerators")  # of SkyPilot, whose GPU may be none that is known
-    if named is not None and (estimated(named.value) or speed is None):
+    found = None if named is None else estimated(named.value)
+    if named is not None and (found or speed is None):
         draft.take("engine.gpu", named)
     else:
         draft.assume("engine.gpu", DEFAULT_GPU, "the configuration does not name the GPU")
     gpu = draft.given.get("engine.gpu", draft.values.get("engine.gpu"))
-    found = estimated(gpu)
+    found = found if named is not None and gpu == named.value else estimated(gpu)
     made_by = {"framework": draft.framework, "old_log_probs": old, "reference": reference or taught}
     if found is None:
         why = "seconds of compute per optimizer step: no model shape to estimate from"

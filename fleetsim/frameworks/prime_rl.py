@@ -14,8 +14,8 @@ from typing import Any
 
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Read, one_of, times, writes
-from fleetsim.frameworks.sides import adapter, vllm_drafts
+from fleetsim.frameworks.reading import Read, never, one_of, times, writes
+from fleetsim.frameworks.sides import SIDES, adapter, vllm_drafts
 from fleetsim.frameworks.tables import put_rows
 
 # Environments whose names say that a model acts more than once.
@@ -138,17 +138,20 @@ def _sources(draft: Draft, group: Read[int]) -> list[Any]:
 def _gpus(draft: Draft) -> int:
     tp = draft.take("engine.tp", draft.count("inference.vllm.tensor_parallel_size", "inference.parallel.tp", default=1))
     kind = draft.choice("deployment.type", default="single_node", known=("single_node", "multi_node"))
-    apart = draft.text("inference.deployment.type", default="").value == "disaggregated"
-    if kind.value == "multi_node":
+    alone = kind.value != "multi_node"
+    apart = not alone and draft.text("inference.deployment.type", default="").value == "disaggregated"
+    # configs/rl.py, auto_setup_deployment: ranks take all GPUs of a replica, whatever their number is said to be
+    experts = draft.flag("inference.vllm.enable_expert_parallel", default=apart)
+    replicas = draft.count("deployment.num_infer_replicas", default=1)
+    if not alone:
         per_node = draft.count("deployment.gpus_per_node", default=8)
         nodes = draft.needed_count("deployment.num_train_nodes", remedy="-- --deployment.num_train_nodes 1")
-        infer_nodes = draft.count("deployment.num_infer_nodes", "inference.deployment.num_nodes", default=1)
-        decode = draft.count("inference.deployment.decode_nodes_per_replica", default=1)
         if apart:
-            infer_nodes = _nodes_of_sides(draft, decode)
-        replicas = draft.count("deployment.num_infer_replicas", default=1)
+            infer_nodes = _sides(draft, per_node, tp, experts)
+        else:
+            infer_nodes = draft.count("deployment.num_infer_nodes", "inference.deployment.num_nodes", default=1)
         trainer, rollout = times(nodes, per_node), times(infer_nodes, replicas, per_node)
-        together = times(decode if apart else infer_nodes, per_node)
+        together = times(infer_nodes, per_node)
     else:
         trainer = _listed(draft, "trainer_gpu_ids") or draft.count("deployment.num_train_gpus", default=1)
         rollout = _listed(draft, "inference_gpu_ids") or draft.count("deployment.num_infer_gpus", default=1)
@@ -158,38 +161,54 @@ def _gpus(draft: Draft) -> int:
             draft.refuse(rollout.key, rollout.value, rule, "deployment.type = multi_node, with nodes for each")
         together = rollout
     draft.put("trainer.gpus", trainer.value, trainer)
-    instances = draft.parted("fleet.instances", rollout, tp)
-    dp = draft.count("inference.vllm.data_parallel_size", "inference.parallel.dp", default=1)
-    if dp.value > instances:
-        draft.refuse(dp.key, dp.value, f"needs more than {rollout} with {tp}", "use fewer data-parallel ranks")
-    # configs/rl.py, auto_setup_deployment: ranks take all GPUs of a replica, whatever their number is said to be
-    experts, ranks = draft.flag("inference.vllm.enable_expert_parallel", default=apart), dp.key
-    sharing = max(1, together.value // tp.value)
-    shared = lambda want: {experts.key: True, ranks: want} if want > 1 else {experts.key: False}  # noqa: E731 a table
-    share, why = experts.value and instances % sharing == 0, "ranks that share the experts, each an instance"
-    draft.where(share, "engine.dp", sharing, together, tp, experts, now=1, why=why, back=shared, unless=1)
-    if kind.value == "single_node":
-        draft.could("fleet.instances", instances, lambda want: {ranks: instances})  # the servers of one node
+    if apart:
+        draft.put("fleet.instances", replicas.value, replicas, why="engines that compute prompts, others that decode")
+    else:
+        _ranks(draft, rollout, together, tp, experts, alone)
     put_rows(draft, "engine")
     host = draft.maybe_number(_HOST, "inference.kv_cache_offload.cpu_bytes", most=1e15)
+    if apart and host is not None:
+        draft.note(str(host), "an instance whose engines compute prompts apart has no host's memory here")
+        host = None
     store, of = draft.text("inference.kv_cache_offload.type", default="native"), 2.0**30
-    if store.value == "mooncake":  # the bytes are those of a node
+    if store.value == "mooncake" and host is not None:  # the bytes are those of a node
         of *= draft.count("deployment.gpus_per_node", default=8).value / tp.value
         draft.note(f"{store.key} = mooncake", "a store of all nodes: each instance has its own part of it here")
     gib = None if host is None else Read(f"{host.key} in GiB", host.value / of, True)
     back = lambda want: None if want is None else {_HOST: int(want * of)}  # noqa: E731
     draft.where_said("engine.kv_offloading_gib", gib, back=back)
     vllm_drafts(draft, "inference.vllm.speculative_config.", "inference.vllm.speculative_config")
-    return instances
+    return max(1, rollout.value // tp.value)
 
 
-def _nodes_of_sides(draft: Draft, decode: Read[int]) -> Read[int]:
-    """Nodes of a replica whose engines compute prompts or decode (configs/inference.py)."""
-    section = "inference.deployment"
-    prefill = draft.count(f"{section}.prefill_nodes_per_replica", default=1)
-    sides = [times(draft.count(f"{section}.num_{side}_replicas", default=1), each)
-             for side, each in (("prefill", prefill), ("decode", decode))]  # fmt: skip
-    return Read(" + ".join(side.key for side in sides), sum(side.value for side in sides), True)
+def _ranks(
+    draft: Draft, rollout: Read[int], together: Read[int], tp: Read[int], experts: Read[bool], alone: bool
+) -> None:
+    """Instances, each a rank; together: GPUs of those that share experts, alone: on the one node that there is."""
+    instances = draft.parted("fleet.instances", rollout, tp)
+    dp = draft.count("inference.vllm.data_parallel_size", "inference.parallel.dp", default=1)
+    if dp.value > instances:
+        draft.refuse(dp.key, dp.value, f"needs more than {rollout} with {tp}", "use fewer data-parallel ranks")
+    sharing = max(1, together.value // tp.value)
+    shared = lambda want: {experts.key: True, dp.key: want} if want > 1 else {experts.key: False}  # noqa: E731 a table
+    share, why = experts.value and instances % sharing == 0, "ranks that share the experts, each an instance"
+    draft.where(share, "engine.dp", sharing, together, tp, experts, now=1, why=why, back=shared, unless=1)
+    if alone:
+        draft.could("fleet.instances", instances, lambda want: {dp.key: want})  # the servers of one node
+
+
+def _sides(draft: Draft, per_node: Read[int], tp: Read[int], experts: Read[bool]) -> Read[int]:
+    """Nodes of a replica: vLLM instances that compute prompts, and those that decode (configs/inference.py)."""
+    section, nodes = "inference.deployment", []
+    for side in ("prefill", "decode"):
+        each = draft.count(f"{section}.{side}_nodes_per_replica", default=1)
+        of = draft.count(f"{section}.num_{side}_replicas", default=1)
+        ranks = Read(f"{each} x {per_node} / {tp}", max(1, each.value * per_node.value // tp.value), True)
+        whole = lambda want, of=of, n=ranks.value: {of.key: want // n} if want and want % n == 0 else None  # noqa: E731
+        draft.put(f"{SIDES}.{side}", of.value * ranks.value, of, ranks, back=whole)
+        draft.where(experts.value, f"{SIDES}.{side}_dp", ranks.value, ranks, experts, now=1, back=never, unless=1)
+        nodes.append(times(of, each))
+    return Read(" + ".join(side.key for side in nodes), sum(side.value for side in nodes), True)
 
 
 def _listed(draft: Draft, key: str) -> Read[int] | None:

@@ -30,6 +30,11 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     fully = draft.flag("trainer.fully_async.enabled", default=settings.runs("fully_async"))
     ahead = settings.runs("main_async", "async_trainer") and not fully.value
     together = draft.flag("trainer.placement.colocate_all", default=True)
+    other = draft.maybe_text("trainer.override_entrypoint")
+    if other is not None:
+        if "arctic_rl" in other.value:  # integrations/arctic_rl/config.py
+            together = draft.flag("trainer.arctic_rl.colocate", default=False)
+        draft.note(str(other), "another trainer and engine: of what it alone has, only its placement is read")
     draft.mode = "fully async" if fully.value else "one step ahead" if ahead else "synchronous"
     draft.preset = "skyrl-fully-async" if fully.value else "verl-one-step-off" if ahead else "verl-sync"
     if together.value and (fully.value or ahead):

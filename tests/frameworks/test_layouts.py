@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fleetsim.config.load import scenario_from_mapping
+from fleetsim.config.tree import field_at
 from fleetsim.frameworks.convert import scenario_from
 from fleetsim.frameworks.source import read_source
 from fleetsim.frameworks.trl import CLASSES
@@ -63,8 +64,13 @@ SLIME = "--rollout-num-gpus 32 --rollout-num-gpus-per-engine 16"
             "prime-rl", "prime_rl.toml",
             "--deployment.type multi_node --deployment.num_train_nodes 1 --inference.deployment.type disaggregated "
             "--inference.deployment.prefill_nodes_per_replica 2 --inference.deployment.num_prefill_replicas 4 "
-            "--inference.deployment.decode_nodes_per_replica 8 --inference.vllm.tensor_parallel_size 2",
-            {"engine.tp": 2, "engine.dp": 32, "fleet.instances": 64},
+            "--inference.deployment.decode_nodes_per_replica 8 --inference.vllm.tensor_parallel_size 2 "
+            "--inference.kv_cache_offload.cpu.num_bytes 125000000000",
+            {
+                "engine.tp": 2, "fleet.instances": 1,
+                "engine.disaggregation.prefill": 32, "engine.disaggregation.prefill_dp": 8,
+                "engine.disaggregation.decode": 32, "engine.disaggregation.decode_dp": 32,
+            },
         ),
         (  # on one node the ranks take its GPUs
             "prime-rl", "prime_rl.toml",
@@ -76,8 +82,7 @@ SLIME = "--rollout-num-gpus 32 --rollout-num-gpus-per-engine 16"
 def test_layouts_become_those_of_the_engine(framework: str, file: str, words: str, expected: dict[str, Any]) -> None:
     imported = scenario_from(framework, read_source(str(DATA / file), words.split(), CLASSES), file, ())
     raw = imported.scenario.model_dump()
-    found = {path: raw[path.split(".")[0]][path.split(".")[1]] for path in expected}
-    assert found == expected
+    assert {path: field_at(imported.scenario, path) for path in expected} == expected
     assert scenario_from_mapping(raw).engine == imported.scenario.engine
 
 

@@ -116,10 +116,29 @@ run: |
     [("L40S:4", "L40S"), ("{H100: 4}", "H100"), ("A100:4", "A100-40GB"), ("V100:4", "H100-SXM")],
 )
 def test_a_task_of_skypilot_runs_on_what_it_asks_for(accelerators: str, gpu: str) -> None:
-    read = parsed_source(SKY.format(accelerators), "c.yaml")
-    job = scenario_from("verl", read, "c.yaml", (), token_seconds).scenario
+    read, asked = parsed_source(SKY.format(accelerators), "c.yaml"), []
+
+    def counted(model: str, gpu: str, gpus: int) -> tuple[float, float] | None:
+        asked.append(gpu)
+        return token_seconds(model, gpu, gpus)
+
+    job = scenario_from("verl", read, "c.yaml", (), counted).scenario
+    assert len(asked) == len(set(asked))
     assert (job.trainer.gpus, job.trainer.batch_samples, job.engine.gpu) == (2 * 4, 64, gpu)
     assert ("engine.gpu" in job.assumed) == (gpu == "H100-SXM")
+
+
+def test_the_placement_of_skyrl_s_other_entry_point_is_its_own() -> None:
+    """integrations/arctic_rl/config.py, `colocate`: placement.colocate_all must stay false."""
+    text = (
+        "trainer.override_entrypoint=integrations.arctic_rl.entrypoint trainer.arctic_rl.colocate={} "
+        "trainer.placement.colocate_all=false trainer.policy.model.path=Qwen/Qwen3-8B"
+    )
+    for said, placement in (("true", "colocated"), ("false", "disaggregated")):
+        words = f"python -m skyrl.train.entrypoints.main_base {text.format(said)}"
+        found = scenario_from("skyrl", parsed_source(words, "c.sh"), "c.sh")
+        assert found.scenario.fleet.placement == placement
+        assert any("override_entrypoint" in each.setting for each in found.not_modelled)
 
 
 def test_a_task_of_skypilot_is_not_changed_in_place(tmp_path: Path) -> None:
