@@ -32,6 +32,7 @@ from fleetsim.frameworks.tables import FRAMEWORKS, Framework
 from fleetsim.frameworks.trl import CLASSES
 
 _HANDED_ON = re.compile(r"\$@|\$\{@|\$\*")
+_PARSER = re.compile(r"TrlParser|HfArgumentParser")
 _MARK = "\ufeff"
 
 
@@ -122,7 +123,7 @@ def patch_of(framework: str, scenario: Scenario, limits: Limits, path: str) -> C
     new = {_key(key, own): value for key, value in found.settings.items()}
     says = {_key(key, own): paths for key, paths in found.says.items()}
     changes = tuple(ChangedSetting(key, _value(own, key), value, says.get(key, ())) for key, value in new.items())
-    inside, words, removed = _parted(known, path, own, new)
+    inside, words, removed = _parted(known, path, text, own, new)
     after = _edited(text, path, own, inside)
     if Path(path).read_bytes().startswith(_MARK.encode()):
         text, after = _MARK + text, _MARK + after
@@ -154,14 +155,14 @@ def _value(own: RunSettings, key: str) -> Any:
 
 
 def _parted(
-    known: Framework, path: str, own: RunSettings, new: Mapping[str, Any]
+    known: Framework, path: str, text: str, own: RunSettings, new: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, tuple[str, ...]], tuple[str, ...]]:
     """Settings that the file itself takes; words of commands; switches that must go."""
     edit, word = edit_of(path), WORDS[known.form]
     inside: dict[str, Any] = {}
     words: dict[str, tuple[str, ...]] = {}
     removed = []
-    flagged = path.endswith(".py") and any(setting.key.startswith("--") for setting in own.found.values())
+    parsed = path.endswith(".py") and _PARSER.search(text) is not None  # else its flags are the script's own
     for key, value in new.items():
         prefix = next((prefix for prefix in known.beside if key.startswith(prefix)), "")
         name = key.removeprefix(prefix).removeprefix("launcher.")
@@ -173,14 +174,14 @@ def _parted(
             if f"{name.upper()}=" in launched:
                 words[command] = (*words.get(command, ()), f"{name.upper()}={value}")
                 continue
-        elif edit is not None and not (flagged and (key not in own.found or own.found[key].key.startswith("--"))):
+        elif edit is not None and not (own.found[key].key.startswith("--") if key in own.found else parsed):
             inside[key] = value
             continue
         else:
             command = ""
-        text = WORDS["values"](name, value) if command else word(name, value)
-        if text:
-            words[command] = (*words.get(command, ()), text)
+        said = WORDS["values"](name, value) if command else word(name, value)
+        if said:
+            words[command] = (*words.get(command, ()), said)
         elif _value(own, key) not in (None, False):
             removed.append(f"--{name}")
     return inside, words, tuple(removed)

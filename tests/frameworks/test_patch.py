@@ -265,6 +265,11 @@ def test_a_flag_of_a_python_script_goes_to_its_command(tmp_path: Path) -> None:
     patch = patched(file, with_changes(read(file), asked))
     assert patch.words == {"": ("--max_completion_length 18",)}
     assert patch.text == patch.before.replace("num_generations=4", "num_generations=2")
+    half = {"engine.gpu_memory_utilization": 0.5}
+    patch = patched(file, with_changes(read(file), half))  # a flag that it does not have would stop it
+    assert (patch.words, patch.text.count(", vllm_gpu_memory_utilization=0.5)")) == ({}, 1)
+    file.write_text(file.read_text().replace("= parser.", "= TrlParser(GRPOConfig)."))
+    assert patched(file, with_changes(read(file), half)).words == {"": ("--vllm_gpu_memory_utilization 0.5",)}
 
 
 def test_what_cannot_be_changed_or_is_not_this_frameworks(tmp_path: Path) -> None:
