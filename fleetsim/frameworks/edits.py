@@ -122,7 +122,17 @@ def in_toml(text: str, key: str, value: Any) -> str:
             table[name] = tomlkit.table()
         table = table[name]
     table[_spelled(table, last)] = value
-    return tomlkit.dumps(document)
+    after = tomlkit.dumps(document)
+    # What is new comes behind the last key, not behind the comment of the next table.
+    same = next((at for at, (a, b) in enumerate(zip(text, after, strict=False)) if a != b), len(text))
+    start = text.rfind("\n", 0, same) + 1
+    added, lines = after[start : start + len(after) - len(text)], text[:start].splitlines(keepends=True)
+    while lines and lines[-1].lstrip()[:1] in ("", "#"):
+        lines.pop()
+    head = "".join(lines)
+    moved = head + added + text[len(head) :]
+    new = bool(added) and text[:start] + added + text[start:] == after
+    return moved if new and tomlkit.parse(moved).unwrap() == document.unwrap() else after
 
 
 def _spelled(table: Mapping[str, Any], name: str) -> str:

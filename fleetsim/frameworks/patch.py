@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +196,8 @@ def _edited(text: str, path: str, own: RunSettings, inside: Mapping[str, Any]) -
     try:
         for key, value in inside.items():
             after = edit(after, key, value)
-        same = _values(_parsed(after, path)) == _values(wanted)
+        sections = {normal(key)[:n] for key in inside for n, c in enumerate(normal(key)) if c == "."}  # empty until now
+        same = _values(_parsed(after, path), sections) == _values(wanted, sections)
     except (Unchangeable, yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError):
         same = False
     if not same:
@@ -205,5 +206,5 @@ def _edited(text: str, path: str, own: RunSettings, inside: Mapping[str, Any]) -
     return after
 
 
-def _values(settings: RunSettings) -> dict[str, Any]:
-    return {key: setting.value for key, setting in settings.found.items()}
+def _values(settings: RunSettings, but: Collection[str]) -> dict[str, Any]:
+    return {key: setting.value for key, setting in settings.found.items() if key not in but}

@@ -196,6 +196,11 @@ def test_one_key_of_toml_and_of_python() -> None:
     assert in_toml(toml, "seq_len", 16) == toml.replace("= 8 ", "= 16 ")
     assert in_toml(toml, "orchestrator.batch_size", 5) == toml.replace("batch_size=4", "batch_size=5")
     assert tomllib.loads(in_toml(toml, "model.name", "q"))["model"] == {"name": "q"}
+    apart = "[a]  # a's\nx = 1\n\n# of b\n[b]\n\n# of c\n[c]\n"
+    assert in_toml(apart, "a.y", 2) == apart.replace("x = 1\n", "x = 1\ny = 2\n")
+    assert in_toml(apart, "b.y", 2) == apart.replace("[b]\n", "[b]\ny = 2\n")
+    assert in_toml(apart, "b.d.y", 2) == apart.replace("[b]\n", "[b]\n\n[b.d]\ny = 2\n")
+    assert in_toml(apart, "c.y", 2) == f"{apart}y = 2\n"
     code = "from trl import GRPOConfig\n# é\nargs = GRPOConfig(\n    beta=0.1,  # é\n    num_generations=2 * 4,\n)\n"
     assert in_python(code, "num_generations", 16) == code.replace("2 * 4", "16")
     assert in_python(code, "use_vllm", True) == code.replace("2 * 4,", "2 * 4,\n    use_vllm=True,")
@@ -270,6 +275,13 @@ def test_a_flag_of_a_python_script_goes_to_its_command(tmp_path: Path) -> None:
     assert (patch.words, patch.text.count(", vllm_gpu_memory_utilization=0.5)")) == ({}, 1)
     file.write_text(file.read_text().replace("= parser.", "= TrlParser(GRPOConfig)."))
     assert patched(file, with_changes(read(file), half)).words == {"": ("--vllm_gpu_memory_utilization 0.5",)}
+
+
+def test_a_section_that_is_empty_takes_a_key(tmp_path: Path) -> None:
+    file = tmp_path / "prime_rl_run.toml"
+    file.write_text('[model]\nname = "Qwen/Qwen3-8B"\n\n[inference]\n\n# of it\n[orchestrator]\nbatch_size = 64\n')
+    patch = patched(file, with_changes(read(file), {"engine.max_num_seqs": 96}))
+    assert patch.text == patch.before.replace("[inference]\n", "[inference]\n\n[inference.vllm]\nmax_num_seqs = 96\n")
 
 
 def test_what_cannot_be_changed_or_is_not_this_frameworks(tmp_path: Path) -> None:
