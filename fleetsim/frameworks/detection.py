@@ -33,8 +33,7 @@ def expect(settings: RunSettings, framework: str) -> None:
     for switch, (why,) in known.told["only"].items():
         found = settings.get(switch)
         if found is not None and str(found[1]).lower() == "true":
-            own = Problem(found[0].key, found[1], why, _REMEDY)
-            raise InputError([other_job(settings, sections=False) or own])
+            raise InputError([Problem(found[0].key, found[1], why, _REMEDY)])
 
 
 def unlike(settings: RunSettings, framework: str) -> Problem | None:

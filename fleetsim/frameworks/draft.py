@@ -26,7 +26,7 @@ SWITCHED_OFF: tuple[object, ...] = (False, 0, -1, 1, "none", "None", "no", "fals
 # Equal to no value: always written.
 NEVER: Any = object()
 _ONE_WORD = "must be one word"
-_KEY = re.compile(r"[\w./-]+")
+_KEY, _LAST = re.compile(r"[\w./-]+"), re.compile(r"[^.]+\Z")
 _WHOLE = re.compile(r"[-+]?\d[\d_]{0,30}")
 
 
@@ -127,7 +127,7 @@ class Draft(Struct):
     def flag(self, *keys: str, default: bool) -> Read[bool]:
         """True or False, in any of the spellings of YAML and command lines; `--no-flag` is false."""
         found = self._found(keys, _flag, "must be true or false")
-        off = self.settings.get(*map(_negation, keys)) if found is None and default else None
+        off = self.settings.get(*(_LAST.sub(r"no_\g<0>", key) for key in keys)) if found is None and default else None
         return found or Read(keys[0], default and off is None, off is not None)
 
     def text(self, *keys: str, default: str) -> Read[str]:
@@ -295,11 +295,6 @@ class Draft(Struct):
                 whole.key, whole.value, f"{what} must be whole: {by} does not divide it", "change one of the two"
             )
         return max(1, whole.value // by.value)
-
-
-def _negation(key: str) -> str:
-    section, dot, name = key.rpartition(".")
-    return f"{section}{dot}no_{name}"
 
 
 def _whole(value: object, least: int) -> int | None:

@@ -121,10 +121,5 @@ def _trainer(draft: Draft, megatron: bool) -> None:
     rank = draft.count(*(f"{s}lora_rank" for s in sections), default=8)
     with_it = lambda want: {rank.key: want, own.key: True}  # noqa: E731 a table of two
     adapter(draft, Read(rank.key, rank.value if lora and own.value else 0, rank.given, with_it))
-    teacher = draft.maybe_text("teacher_model")
-    if teacher is not None:
-        roles.passed(draft, str(teacher))
-    for key in ("teacher_model_server", "reward_model"):
-        found = draft.settings.get(key)
-        if found is not None:
-            roles.judged(draft, f"{found[0].key} = {found[1]}")
+    roles.judges(draft, "teacher_model", by=roles.passed)
+    roles.judges(draft, "teacher_model_server", "reward_model")

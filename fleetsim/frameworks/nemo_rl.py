@@ -26,7 +26,7 @@ _SIZES = {
     "megatron": ("mcore_generation_config", "tensor_model_parallel_size", "pipeline_model_parallel_size"),
 }
 _OF_VLLM = ("vllm_cfg", "tensor_parallel_size", "pipeline_parallel_size")
-_TEACHERS = "on_policy_distillation"
+_TEACHERS, _SAMPLER = "on_policy_distillation", "async_rl.sampler."
 
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
@@ -162,16 +162,15 @@ def _single_controller(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
     draft.product("fleet.max_in_flight_samples", in_flight, n)
     put_rows(draft, "in flight")
     if sampler.value == "windowed":
-        put_rows(draft, "windowed")
         ahead = max(1, buffered.value // prompts.value)
         draft.put("admission.batches_ahead", ahead, buffered, prompts, back=parts_of(buffered, prompts))
-        put_rows(draft, "evicted")
+        put_rows(draft, "windowed", _SAMPLER)
     else:
-        put_rows(draft, "in_order" if sampler.value == "in_order" else "version window")
+        put_rows(draft, "in_order" if sampler.value == "in_order" else "version window", _SAMPLER)
         held = max(buffered.value, prompts.value) * n.value
         draft.put("buffer.capacity_samples", held, buffered, n, back=times(buffered, n).written)
     if sampler.value == "weight_fifo":
-        put_rows(draft, "weight_fifo")
+        put_rows(draft, "weight_fifo", _SAMPLER)
     rules = {"in_order": "exact_target_step", "weight_fifo": "oldest_version_first"}
     draft.semantics("buffer.batch_rule", rules.get(sampler.value, "fifo"), "how the sampler selects")
     streamed = draft.count(key := "async_rl.min_groups_for_streaming_train", default=prompts.value)

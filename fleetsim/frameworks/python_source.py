@@ -38,7 +38,7 @@ def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> RunSe
             nodes = list(ast.walk(ast.parse(text)))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InputError([Problem(where, str(error)[:100], "is no Python script", "give the right file")]) from None
-    names = {**dict(_assigned(nodes)), **dict(_defaults(nodes))}
+    names = dict(_known(nodes))
     settings = RunSettings()
     for node in nodes:
         if not isinstance(node, ast.Call):
@@ -82,18 +82,14 @@ def name_of(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
-def _assigned(nodes: list[ast.AST]) -> Iterator[tuple[str, Any]]:
+def _known(nodes: list[ast.AST]) -> Iterator[tuple[str, Any]]:
+    """What a name is, and what `args.batch_size` is without a flag: `add_argument("--batch-size", default=8)`."""
     for node in nodes:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             known, value = _value(node.value, {})
             if known:
                 yield node.targets[0].id, value
-
-
-def _defaults(nodes: list[ast.AST]) -> Iterator[tuple[str, Any]]:
-    """What `args.batch_size` is without a flag: `parser.add_argument("--batch-size", default=8)`."""
-    for node in nodes:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
             flags = [word.value for word in node.args if isinstance(word, ast.Constant)]
             for default in (word.value for word in node.keywords if word.arg == "default"):
                 known, value = _value(default, {})

@@ -8,7 +8,7 @@ trajectory has its turns and the tokens of all of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fleetsim import units
@@ -56,11 +56,11 @@ def workers(draft: Draft, station: str, reads: Sequence[Read[int] | None], key: 
     draft.put(path, sum(read.value for read in found), *found, why=why)
 
 
-def judges(draft: Draft, *keys: str) -> None:
-    """Judges that settings name."""
+def judges(draft: Draft, *keys: str, by: Callable[[Draft, str], None] = judged) -> None:
+    """Judges that settings name. by: what another kind of model does."""
     for read in map(draft.maybe_text, keys):
         if read is not None:
-            judged(draft, str(read))
+            by(draft, str(read))
 
 
 def taught(draft: Draft, who: str, gpus: int = 0, by: ServedModel = _LIKE_THE_POLICYS) -> None:

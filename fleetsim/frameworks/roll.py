@@ -226,10 +226,9 @@ def _trajectory(draft: Draft, turns: Read[int] | None, rest: Read[int] | None) -
     step = _of_environments(draft, "max_tokens_per_step") or draft.maybe_count("max_tokens_per_step")
     where = "actor_infer" if draft.settings.has("actor_infer.generating_args") else "train_env_manager"
     cap = draft.maybe_count(f"{where}.generating_args.max_new_tokens", "response_length")
-    own = [read for read in (step, cap) if read is not None]
-    if not own and rest is None:
+    own, turn = [read for read in (step, cap) if read is not None], roles.fewest(step, cap, rest)
+    if turn is None:
         return None
-    turn = min((read for read in (*own, rest) if read is not None), key=lambda read: read.value)
 
     def back(want: int) -> dict[str, Any]:
         low = [read.key for read in own if read.value < want or read is turn]
@@ -245,7 +244,6 @@ def _async(draft: Draft, ratio: Read[float], agentic: bool) -> None:
     draft.put("admission.async_ratio", ratio.value, ratio, back=lambda want: ratio.written(want) if want else None)
     put_rows(draft, "environments' age" if agentic else "prompts' age")
     draft.put("admission.max_age", float(math.ceil(ratio.value)), ratio, why="rounded up", back=never)
-    put_rows(draft, "older environments" if agentic else "older prompts")
 
 
 def _gpus(draft: Draft) -> None:

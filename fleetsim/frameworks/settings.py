@@ -68,16 +68,8 @@ def _short(version: Version) -> Version:
 
 
 # Resolvers of NeMo-RL, of verl and of RLinf.
-_SIGNS = {
-    "mul": "*",
-    "add": "+",
-    "sub": "-",
-    "div": "//",
-    "eval": "",
-    "multiply": "*",
-    "subtract": "-",
-    "int_div": "//",
-}
+_SIGNS = {"eval": "", "add": "+", **dict.fromkeys(("mul", "multiply"), "*"), **dict.fromkeys(("sub", "subtract"), "-")}
+_SIGNS |= dict.fromkeys(("div", "int_div"), "//")
 _POINTER = re.compile(r"\$\{([^${}]*)\}")
 _MOST_POINTERS = 50  # followed for one value
 _LONGEST = 10_000

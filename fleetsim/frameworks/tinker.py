@@ -56,9 +56,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.filtering(draft, Read(drops.key, drops.value, drops.given, one_of({})))
     with_kl = switched(penalty.key, 0.01, 0.0)
     common.hardware_and_times(draft, speed, False, penalty.value > 0, with_old=one_of({}), with_reference=with_kl)
-    teacher = draft.maybe_text("teacher_model")
-    if teacher is not None:
-        roles.passed(draft, str(teacher))
+    roles.judges(draft, "teacher_model", by=roles.passed)
     rank = draft.count("lora_rank", "model.lora_rank", default=128 if name == "on_policy_distillation" else 32)
     roles.adapters(draft, rank)
     draft.put(f"{ADAPTERS}.rank", rank.value, rank, why="the engine multiplies the adapter beside its weights")
@@ -78,10 +76,9 @@ def _lengths(draft: Draft, name: str, tokens: int) -> None:
     )
     marker = next((game for game in _GAMES if draft.settings.runs(game)), "")
     roles.put_turns(draft, turns, "max_turns", marker)
-    caps = [draft.maybe_count(key) for key in ("max_generation_tokens", "max_trajectory_tokens")]
     context = Read("max_trajectory_tokens", _CONTEXT, False) if name in _CAPPED else None
-    whole = min((cap for cap in caps if cap is not None), key=lambda cap: cap.value, default=context)
     key = "max_trajectory_tokens"
+    whole = roles.fewest(*map(draft.maybe_count, ("max_generation_tokens", key))) or context
     common.lengths(
         draft, roles.trajectory(draft, turn, turns, whole, key, several=turns is None and bool(marker)), None
     )

@@ -197,6 +197,7 @@ def _server(draft: Draft) -> None:
 def _async(draft: Draft, samples: Read[int]) -> None:
     _server(draft)
     put_rows(draft, "served")
+    put_rows(draft, "one by one")
     staleness = draft.count("max_staleness", default=4, least=0)
     queue = draft.count("queue_maxsize", default=1024)
     tasks = draft.maybe_count("max_inflight_tasks", least=-1)

@@ -10,21 +10,11 @@ from __future__ import annotations
 
 import math
 
-from fleetsim.frameworks import common, roles
+from fleetsim.frameworks import common, roles, verl_forks
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, on_nodes, one_of, switched, times, turned, worded
 from fleetsim.frameworks.sides import PATH, adapter, replicas, sglang_drafts, vllm_drafts
 from fleetsim.frameworks.tables import put_rows
-from fleetsim.frameworks.verl_forks import (
-    BATCH,
-    group_of,
-    has_reference,
-    is_agent_flow,
-    project_of,
-    trajectory_of,
-    turns_of,
-    with_verl_names,
-)
 
 ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
 ENGINE = f"{ROLLOUT}.engine_kwargs.vllm"
@@ -41,17 +31,17 @@ TRANSPORTS = {
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from verl's keys."""
-    with_verl_names(draft.settings)
+    verl_forks.with_verl_names(draft.settings)
     mode = _mode(draft)
     put_rows(draft, "model")
-    own, each = group_of(draft), draft.count(f"{ROLLOUT}.n", default=1)
+    own, each = verl_forks.group_of(draft), draft.count(f"{ROLLOUT}.n", default=1)
     n = draft.product("workload.group_size", *([each] if own is None else [own, each]))
     _lengths(draft)
     _engine(draft)
     per_instance = _instance_gpus(draft)
     modes = {"fully_async": _fully_async, "colocate_async": _v1_async, "separate_async": _v1_async}
     modes.get(mode, _turns)(draft, n, per_instance)
-    if is_agent_flow(draft.settings):  # rllm/engine: so many workflows, a sample each
+    if verl_forks.is_agent_flow(draft.settings):  # rllm/engine: so many workflows, a sample each
         tasks = draft.count("rllm.workflow.n_parallel_tasks", default=256)
         draft.put("fleet.max_in_flight_samples", max(tasks.value, n.value), tasks, why="a workflow has a sample")
     put_rows(draft, "requests")
@@ -63,11 +53,11 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     gen = draft.maybe_count("data.gen_batch_size") if draft.settings.get("algorithm.filter_groups.enable") else None
     if drops.value and gen is not None:
         draft.note(str(gen), "dropped groups are refilled one by one here, not a generation batch at a time")
-    usual = mode in ("one_step_off", "fully_async") and not is_agent_flow(draft.settings)
+    usual = mode in ("one_step_off", "fully_async") and not verl_forks.is_agent_flow(draft.settings)
     bypass = draft.flag("algorithm.rollout_correction.bypass_mode", default=usual)
     penalty = draft.number("rllm.algorithm.kl_beta", default=0.0)  # rllm/trainer/verl/utils.py, sync_config
     loss = draft.flag(f"{ACTOR}.use_kl_loss", default=penalty.value > 0)
-    always = has_reference(draft)
+    always = verl_forks.has_reference(draft)
     reference = always or loss.value or draft.flag("algorithm.use_kl_in_reward", default=False).value
     with_reference = one_of({}) if always else loss.written
     common.hardware_and_times(
@@ -86,13 +76,13 @@ def _lengths(draft: Draft) -> None:
     """The turns, the cap of all that a sample generates, and of its prompt. verl's own cap is that of all turns."""
     answer = draft.count("data.max_response_length", f"{ROLLOUT}.response_length", default=512)
     asked = draft.count("data.max_prompt_length", f"{ROLLOUT}.prompt_length", default=512)
-    project = project_of(draft.settings)
-    turns = None if project is None else turns_of(draft, project)
+    project = verl_forks.project_of(draft.settings)
+    turns = None if project is None else verl_forks.turns_of(draft, project)
     if project is None or turns is None:
         _put_turns(draft)
     else:
         roles.put_turns(draft, turns)
-        answer = trajectory_of(draft, project, turns, answer)
+        answer = verl_forks.trajectory_of(draft, project, turns, answer)
     common.lengths(draft, answer, draft.maybe_count("data.max_start_length") or asked)
 
 
@@ -108,7 +98,7 @@ def _put_turns(draft: Draft) -> None:
     caps.append(roles.turns_of_calls(draft.maybe_count(f"{section}.max_user_turns")))
     loop = draft.maybe_text(f"{ROLLOUT}.agent.agent_loop_config_path", f"{ROLLOUT}.agent.default_agent_loop")
     agent = str(tools or on) if on.value else str(loop) if loop is not None and "single_turn" not in loop.value else ""
-    if not agent and is_agent_flow(draft.settings):
+    if not agent and verl_forks.is_agent_flow(draft.settings):
         agent = "rLLM: an agent of the user's own"
     if draft.settings.has("atropos"):  # recipe/atropos: its environments ask for what they want
         agent = agent or "atropos: environments"
@@ -194,8 +184,7 @@ def _fully_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     cap = max(1, math.floor(groups * (1 + threshold.value) * every.value))
     queue = (times(*parts, every), threshold, n)
     draft.put("buffer.capacity_samples", cap * n.value, *queue, why="the message queue")
-    put_rows(draft, "queue")
-    if not is_agent_flow(draft.settings):
+    if not verl_forks.is_agent_flow(draft.settings):
         most = draft.count("async_training.concurrent_samples_per_replica", default=16)
         path, why = "fleet.max_in_flight_samples_per_instance", "prompts per replica x responses"
         draft.product(path, most, n, why=why)
@@ -270,7 +259,7 @@ def _trainer_gpus(draft: Draft) -> Read[int]:
 
 def _rollout_batch(draft: Draft, n: Read[int]) -> Read[int]:
     """Prompts of a batch. It puts the batch, and the optimizer steps where they are mini-batches of it."""
-    batch, own = draft.count(*BATCH, default=1024), group_of(draft)
+    batch, own = draft.count(*verl_forks.BATCH, default=1024), verl_forks.group_of(draft)
     draft.product("trainer.batch_samples", batch, n, why="prompts x responses")
     if "separate" not in draft.mode:
         mini = draft.count(f"{ACTOR}.ppo_mini_batch_size", default=256)  # it is counted before `rollout.n` repeats

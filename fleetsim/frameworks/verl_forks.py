@@ -45,7 +45,7 @@ _PROMPTS = "data.max_prompt_length"  # of projects whose first prompt has `data.
 BATCH = ("data.train_batch_size", "es_manager.train.env_groups")
 
 
-_RLLM, _ITS_ASYNC = "rllm.", "rllm.async_training"
+_ITS_ASYNC = "rllm.async_training"
 
 
 def is_agent_flow(settings: RunSettings) -> bool:
@@ -64,32 +64,27 @@ def with_verl_names(settings: RunSettings) -> None:
         _rename(settings, "rLLM", off="" if _is_on(settings.get(f"{_ITS_ASYNC}.enable")) else _ITS_ASYNC)
     if settings.has("worker.actor", "worker.rollout"):
         _rename(settings, "EasyR1")
-        _penalized(settings)
+        # Its penalty (verl/trainer/config.py), unless it is switched off, stands in the loss or in the reward.
+        kept = Setting("algorithm.use_kl_loss", not _is_on(settings.get("algorithm.disable_kl")), "EasyR1's default")
+        settings.found.setdefault("actor_rollout_ref.actor.use_kl_loss", kept)
+        settings.see("algorithm.use_kl_loss", "worker.ref", "worker.reward")
 
 
 def _rename(settings: RunSettings, project: str, off: str = "") -> None:
     """Put verl's keys in the place of a project's, with its defaults. off: a section that is switched off."""
-    told, own = FRAMEWORKS["verl"].told, project == "rLLM"
-    if off:
-        settings.see(off)
-    is_its = lambda key: key.startswith(_RLLM) == own and not (off and key.startswith(off))  # noqa: E731
-    renamed = {theirs: ours for theirs, (ours,) in told["renamed"].items() if is_its(theirs)}
+    own, told = project == "rLLM", FRAMEWORKS["verl"].told
+    settings.see(*[off] if off else [])
+    pairs = [[pair.split("=") for pair in told[word][project][0].split()] for word in ("renamed", "usual")]
+    renamed, usual = ({k: v for k, v in each if not (off and k.startswith(off))} for each in pairs)
+    renamed = {theirs: ours.replace("@", "actor_rollout_ref.") for theirs, ours in renamed.items()}
     for theirs, ours in renamed.items():
         for key in [key for key in (theirs, *settings.below(theirs)) if key in settings.found]:
             name, setting = normal(ours + key[len(theirs) :]), settings.found.pop(key)
             settings.found[name] = setting if own else settings.found.get(name, setting)
-    for key, (value,) in told["usual"].items():
-        if is_its(key):
-            theirs = next((name for name in renamed if f"{key}.".startswith(f"{name}.")), "")
-            name = normal(renamed.get(theirs, "") + key[len(theirs) :])
-            settings.found.setdefault(name, Setting(key, plain_scalar(value), f"{project}'s default"))
-
-
-def _penalized(settings: RunSettings) -> None:
-    """EasyR1's penalty (verl/trainer/config.py): unless it is switched off, it stands in the loss or in the reward."""
-    kept = Setting("algorithm.use_kl_loss", not _is_on(settings.get("algorithm.disable_kl")), "EasyR1's default")
-    settings.found.setdefault("actor_rollout_ref.actor.use_kl_loss", kept)
-    settings.see("algorithm.use_kl_loss", "worker.ref", "worker.reward")
+    for key, value in usual.items():
+        theirs = next((name for name in renamed if f"{key}.".startswith(f"{name}.")), "")
+        name = normal(renamed.get(theirs, "") + key[len(theirs) :])
+        settings.found.setdefault(name, Setting(key, plain_scalar(value), f"{project}'s default"))
 
 
 def project_of(settings: RunSettings) -> Project | None:
