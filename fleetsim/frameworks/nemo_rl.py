@@ -162,9 +162,10 @@ def _single_controller(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
     draft.product("fleet.max_in_flight_samples", in_flight, n)
     put_rows(draft, "in flight")
     if sampler.value == "windowed":
+        put_rows(draft, "windowed")
         ahead = max(1, buffered.value // prompts.value)
         draft.put("admission.batches_ahead", ahead, buffered, prompts, back=parts_of(buffered, prompts))
-        put_rows(draft, "windowed", _SAMPLER)
+        put_rows(draft, "evicted", _SAMPLER)
     else:
         put_rows(draft, "in_order" if sampler.value == "in_order" else "version window", _SAMPLER)
         held = max(buffered.value, prompts.value) * n.value

@@ -244,6 +244,7 @@ def _async(draft: Draft, ratio: Read[float], agentic: bool) -> None:
     draft.put("admission.async_ratio", ratio.value, ratio, back=lambda want: ratio.written(want) if want else None)
     put_rows(draft, "environments' age" if agentic else "prompts' age")
     draft.put("admission.max_age", float(math.ceil(ratio.value)), ratio, why="rounded up", back=never)
+    put_rows(draft, "older environments" if agentic else "older prompts")
 
 
 def _gpus(draft: Draft) -> None:

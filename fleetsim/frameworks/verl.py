@@ -184,6 +184,7 @@ def _fully_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     cap = max(1, math.floor(groups * (1 + threshold.value) * every.value))
     queue = (times(*parts, every), threshold, n)
     draft.put("buffer.capacity_samples", cap * n.value, *queue, why="the message queue")
+    put_rows(draft, "queue")
     if not verl_forks.is_agent_flow(draft.settings):
         most = draft.count("async_training.concurrent_samples_per_replica", default=16)
         path, why = "fleet.max_in_flight_samples_per_instance", "prompts per replica x responses"
