@@ -122,4 +122,7 @@ def _trainer(draft: Draft, megatron: bool) -> None:
     with_it = lambda want: {rank.key: want, own.key: True}  # noqa: E731 a table of two
     adapter(draft, Read(rank.key, rank.value if lora and own.value else 0, rank.given, with_it))
     roles.judges(draft, "teacher_model", by=roles.passed)
-    roles.judges(draft, "teacher_model_server", "reward_model")
+    for key in ("teacher_model_server", "reward_model"):  # one, or several in a list
+        found = draft.settings.get(key)
+        if found is not None:
+            roles.judged(draft, f"{found[0].key} = {found[1]}")

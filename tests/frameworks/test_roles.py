@@ -427,3 +427,11 @@ def test_what_is_left_is_named_under_what_it_would_change() -> None:
     assert "trainer.recipe.precision" in read("trl", four, "c.sh").scenario.assumed
     why = next(a.why for a in read("prime-rl", PRIME + JUDGES, "c.toml").assumed if a.path == REWARD)
     assert "Qwen3-235B" in why
+
+
+def test_several_reward_models_of_ms_swift_are_all_named() -> None:
+    """examples/train/grpo/plugin/run_external_reward_model.sh"""
+    words = "NPROC_PER_NODE=8 swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-7B --reward_model Qwen/A org/B"
+    found = scenario_from("ms-swift", parsed_source(words, "c.sh"), "c.sh")
+    (named,) = [one for one in found.assumed if one.path == REWARD]
+    assert all(model in named.why for model in ("Qwen/A", "org/B"))
