@@ -239,13 +239,14 @@ def left_out(scenario: Scenario, schedule: Schedule) -> tuple[str, ...]:
     if names:
         found.append(f"run.events: {', '.join(sorted(names))} are not in a forecast; --schedule says what changes")
     t, moves = scenario.trainer, [name for name in ("len", "batch", "turns") if name in schedule.columns]
-    said = moves and t.fixed_s and not t.per_token_s and not is_estimated(scenario)
-    if said and follows_model(scenario):
+    if not moves or is_estimated(scenario):
+        return tuple(found)
+    if follows_model(scenario):
         found.append(
             f"the trainer's {t.fixed_s:g} s are those of the first step; with {' and '.join(moves)} they change as the "
             "trainer's model says"
         )
-    elif said:
+    elif t.fixed_s and not t.per_token_s:
         found.append(
             f"the trainer's {t.fixed_s:g} s a step stay as they are, whatever {' and '.join(moves)} may be; "
             "give --set trainer.per_token_s=SECONDS instead, or leave them to the model"

@@ -41,9 +41,10 @@ def _for_the_mean(scenario: Scenario) -> int:
     """Fewer where a step has many samples, whose mean hardly varies; more where it has few: a fleet that only just
     keeps up settles slowly."""
     sent = sent_samples(scenario)
-    by_work = int(_MANY_WORK / work(scenario))
-    fewest = max(2, min(_FEWEST, int(_MANY_SAMPLES / sent), by_work))
-    return max(fewest, min(_LOOK, int(_LOOK_SAMPLES / sent), by_work), min(_SMALL_MOST, int(_SMALL / sent), by_work))
+    most = int(_MANY_WORK / work(scenario))
+    fewest = max(2, min(_FEWEST, int(_MANY_SAMPLES / sent)))
+    usual = max(fewest, min(_LOOK, int(_LOOK_SAMPLES / sent)), min(_SMALL_MOST, int(_SMALL / sent)))
+    return max(2, min(usual, most))
 
 
 def _for_the_pipeline(scenario: Scenario) -> int:
