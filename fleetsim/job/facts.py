@@ -158,7 +158,11 @@ def _hourly(of: Mapping[str, Estimate], scenario: Scenario) -> tuple[str, str, f
     pools = [pool.instances * gpus_each(scenario, name) for name, pool in scenario.fleet.pools.items()]
     gpus += "".join(f" + {more:,}" for more in (*pools, beside_gpus(scenario)) if more)
     paid = {name: getattr(scenario.stations, name) for name in CALLED}
-    workers = [f"{s.workers:,} {CALLED[name]}" for name, s in paid.items() if s.workers and s.worker_price_usd_per_h]
+    workers = [
+        f"{s.workers:,} {CALLED[name]}" if s.workers else f"the {CALLED[name]} in use"
+        for name, s in paid.items()
+        if s.worker_price_usd_per_h
+    ]
     workers += [f"the overflow of {name}" for name, usd in _overflow(of, "usd").items() if usd > 0.0]
     what = units.listed([f"{gpus} GPU{'' if gpus == '1' else 's'}", *workers])
     return f"{units.money(usd)} an hour for {what}", "cost", usd, "money"

@@ -28,7 +28,8 @@ _SPARED = ("$/M tok", "$/h", "idle t/r")
 _SHOWN = tuple(heading for heading in _HEADINGS[1:] if heading not in _SPARED)
 _SIGNS = (
     "rollout + trainer GPUs; ranges: in eight of ten cases; stale: optimizer steps that 99 % of the samples are at "
-    f"most old when they are trained, as simulated ({AHEAD_NOT_AGE}); idle: the trainer's share / the instances'"
+    f"most old when they are trained, as simulated ({AHEAD_NOT_AGE}); idle: the trainer's share / the instances'; "
+    "EP8: eight GPUs share the experts of a mixture"
 )
 
 

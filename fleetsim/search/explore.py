@@ -139,7 +139,8 @@ class Search:
                 waiting = [_waiting(wanted, *one[1:]) for one in waiting]
                 heapq.heapify(waiting)
             chosen = self._next(waiting, wanted)
-            self._tell(f"{what}: {len(waiting):,} left, {len(self.found) - before:,} simulated")
+            if chosen:
+                self._tell(f"{what}: {len(waiting):,} left, {len(self.found) - before:,} simulated")
             bounds = {candidate.place: bound for bound, candidate, _ in chosen}
             for look in self.simulated([(c, s) for _, c, s in chosen]):
                 found = self.known.get(look.choice.place, look)

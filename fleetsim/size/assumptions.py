@@ -13,7 +13,6 @@ from fleetsim.config.law_numbers import promised_steps, steps_per_version
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_given
-from fleetsim.config.workload import ConstantTokens
 from fleetsim.errors import InputError, StuckError
 from fleetsim.faces import setting
 from fleetsim.job.assumptions import Assumption, assumptions_of, is_estimated
@@ -21,6 +20,7 @@ from fleetsim.job.derived_values import names_a_model, price_notes
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.facts import steps_old
 from fleetsim.job.grounds import backlog_warnings, error_warnings, range_warnings
+from fleetsim.job.lengths import share_at_cap
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.result import Later
 from fleetsim.job.trainer_scaling import count_words, course_of, law_words, least_trainer_gpus, takes_turns, time_factor
@@ -31,6 +31,7 @@ from fleetsim.search.levers import samples_held
 from fleetsim.search.objective import Target
 from fleetsim.search.permissions import Allowed
 from fleetsim.size.headroom import QueueCap
+from fleetsim.workload.turns import response_law
 
 _SHARE = "trainer.scaling.parallel_share"
 # What an answer in GPUs says itself, and what stands for rates that are matched.
@@ -113,7 +114,7 @@ def fleet_warnings(
             f"samples; cap them with --set fleet.max_in_flight_samples_per_instance={samples_held(scenario)}, or use a "
             "larger --tp"
         )
-    at_cap = _share_at_cap(scenario)
+    at_cap = share_at_cap(response_law(scenario.workload))
     if at_cap > _MUCH_AT_CAP:
         found.append(
             f"{units.share(at_cap)} of the responses are cut at the cap: check --len against --max-len, "
@@ -158,16 +159,6 @@ def _missed(scenario: Scenario, target: Target, chosen: Trial) -> str:
         f"{target.name} is {estimate.mean:.3g} [{estimate.ci_low:.3g}, {estimate.ci_high:.3g}] at "
         f"{count_words(scenario, chosen.instances)}; the target of {target.limit:g} is out of reach"
     )
-
-
-def _share_at_cap(scenario: Scenario) -> float:
-    """Share of the law's mass on its cap, from its quantiles in steps of half a percent."""
-    from fleetsim.workload.lengths import quantile_length
-
-    law = scenario.workload.output_tokens
-    if isinstance(law, ConstantTokens) or law.max is None:
-        return 0.0
-    return sum(quantile_length(law, i / 200) >= law.max for i in range(1, 200)) / 200
 
 
 # --- Of a split.
