@@ -126,10 +126,8 @@ def _held_words(result: WholeRun) -> str:
 
 
 def _binds(result: WholeRun) -> str:
-    from fleetsim.forecast.totals import bound_by
-
     idle = result.course.middle().metrics["trainer_idle_fraction"].mean
-    found = ((step, binding_words(name, idle=idle).name) for step, name in bound_by(result.course.points))
+    found = ((step, binding_words(name, idle=idle).name) for step, name in result.course.bound_by())
     return ", ".join(f"{name}{f' from about step {step:,}' if step else ''}" for step, name in found)
 
 

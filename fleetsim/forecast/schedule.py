@@ -221,6 +221,17 @@ class RunCourse(Struct, frozen=True):
         """All points in the order of steps."""
         return tuple({point.step: point for _, points in self.stretches for point in points}.values())
 
+    def bound_by(self) -> tuple[tuple[int, str], ...]:
+        """What binds, from which step on: of two points of a stretch with others, half-way between them."""
+        found: list[tuple[int, str]] = []
+        for (first, _), points in self.stretches:
+            before = first
+            for point in points:
+                if not found or found[-1][1] != point.binding:
+                    found.append(((before + point.step + 1) // 2, point.binding))
+                before = point.step
+        return tuple(found)
+
     def per_step(self, of: Callable[[CoursePoint], float]) -> Floats:
         """A figure of every step, shape (steps,)."""
         found = np.empty(self.steps)

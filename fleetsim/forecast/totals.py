@@ -15,7 +15,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag
 from fleetsim.forecast.recovery import SaveInterval
-from fleetsim.forecast.schedule import NOTHING, CoursePoint, RunCourse, Schedule
+from fleetsim.forecast.schedule import NOTHING, RunCourse, Schedule
 from fleetsim.history.history import History, StepLog
 from fleetsim.history.window import window
 from fleetsim.job.input_moves import MetricRanges
@@ -230,15 +230,6 @@ def _reach(
             math.hypot(up, math.log(now.high_s / now.seconds)),
         )
     return math.exp(-down), math.exp(up)
-
-
-def bound_by(points: tuple[CoursePoint, ...]) -> tuple[tuple[int, str], ...]:
-    """What binds, from which of the points on."""
-    found: list[tuple[int, str]] = []
-    for point in points:
-        if not found or found[-1][1] != point.binding:
-            found.append((point.step, point.binding))
-    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

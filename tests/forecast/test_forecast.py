@@ -15,7 +15,7 @@ from fleetsim.errors import InputError
 from fleetsim.forecast.ask import Forecast, forecast, scene_of
 from fleetsim.forecast.facts import _resize_facts, _saves
 from fleetsim.forecast.resizing_plan import _cheapest_way, resize_plan
-from fleetsim.forecast.schedule import NOTHING, Schedule, course_of, schedule_of
+from fleetsim.forecast.schedule import NOTHING, CoursePoint, RunCourse, Schedule, course_of, schedule_of
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.quantities import METRICS
 from fleetsim.search.objective import usd_per_h
@@ -35,6 +35,15 @@ def test_points_move_in_a_line_or_hold() -> None:
     )
     assert found.words(51).startswith("mean generated tokens 1,000 to 1,500 by step 50; ")
     assert schedule_of(["len=0:1000"]).words(51) == "mean generated tokens 1,000"
+
+
+def test_what_binds_changes_half_way_between_two_points_of_a_stretch_and_at_once_where_one_begins() -> None:
+    def points(*of: tuple[int, str]) -> tuple[CoursePoint, ...]:
+        return tuple(CoursePoint(step, {}, fs.load(batch=64).scenario, {}, binding) for step, binding in of)
+
+    moving = points((0, "sync"), (100, "sync"), (300, "trainer"), (399, "trainer"))
+    course = RunCourse(500, (((0, 399), moving), ((400, 499), points((400, "rollout")))), 0.0)
+    assert course.bound_by() == ((0, "sync"), (200, "trainer"), (400, "rollout"))
 
 
 def test_a_csv_says_the_same(tmp_path: Path) -> None:
