@@ -288,8 +288,8 @@ class Surface:
         return min(1.0, max(0.0, longer / (factor - 1.0))) if factor > 1.0 else 0.0
 
     def _even_sides(self) -> dict[int, Floats]:
-        """At each post over _GRID: the bump, the trainer's own share, staleness. Where a post beside the answer was not
-        simulated, the answer's stand in."""
+        """At each post over _GRID: the bump, the trainer's own share, staleness. Beyond what was simulated of a post
+        beside the answer, the answer's stand in."""
         wanted = [
             (n, factor)
             for n in self._posts
@@ -297,6 +297,8 @@ class Surface:
             for even in (_EVEN if n == self._n else _EVEN_BESIDE)
             if (factor := (self._alone[n].step_s * math.exp(even) - self._held_s(n)) / self._seconds(n)) > _ALONE
         ]
+        # the likeliest case: a window of few versions holds a step up by more than either side, differently at each
+        wanted += [(n, 1.0) for n in self._posts if not self._turns]
         runs = self._runs.of((n, {"trainer": factor}) for n, factor in wanted)
         found: dict[int, dict[float, tuple[float, float, float]]] = {n: {} for n in self._posts}
         for (n, factor), run in zip(wanted, runs, strict=True):
@@ -304,7 +306,10 @@ class Surface:
                 own, alone_s = factor * self._seconds(n) + self._held_s(n), self._alone[n].step_s
                 bump = math.log(run.step_s / float(self._together(np.asarray(own), np.asarray(alone_s))))
                 found[n][math.log(own / alone_s)] = bump, math.log(max(_LEAST_S, run.busy_s) / own), run.staleness
-        return {n: self._over_grid(n, found[self._n] | found[n]) for n in self._posts}
+        for own_nodes in found.values():
+            low, high = min(own_nodes, default=math.inf), max(own_nodes, default=-math.inf)
+            own_nodes |= {x: of for x, of in found[self._n].items() if not low <= x <= high}
+        return {n: self._over_grid(n, found[n]) for n in self._posts}
 
     def _over_grid(self, n: int, nodes: Mapping[float, tuple[float, float, float]]) -> Floats:
         alone = self._alone[n]

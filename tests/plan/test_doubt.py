@@ -148,7 +148,21 @@ QWEN3 = {"model": "Qwen/Qwen3-32B", "gpu": "H200", "batch": 1024, "len": 3000}
 MIXTURE = {"model": "Qwen/Qwen3-30B-A3B", "gpu": "H100", "batch": 512, "len": 1536}
 LATENT = {"model": "deepseek-ai/DeepSeek-V3", "tp": 16, "trainer_gpus": 256, "batch": 512, "len": 1536}
 REWARDS = ({"batch": 512, "len": 1536}, {"workload.reward.latency_s": 20.0}, 4, (2, 3, 4, 5, 6, 7, 8, 10, 12))
+# A window of one version and a cap on what is in flight hold a step up by more than either side takes.
+WINDOW = {
+    "engine.slowdown": 3.6,
+    "fleet.max_in_flight_samples_per_instance": 128,
+    "sync.trigger": "pulls",
+    "sync.every_pulls": 1,
+    "sync.in_flight": "abort_resume",
+    "sync.trainer_block_s": 2.0,
+    "admission.law": "per_sync_window",
+    "admission.staleness_threshold": 1.0,
+    "buffer.capacity_samples": 1024,
+    "buffer.on_full": "drop_oldest",
+}
 OTHERS = [
+    ({"batch": 512, "len": 800, "trainer_step_s": 60.0, "trainer_gpus": 4}, WINDOW, 3, (2, 3, 4, 5, 6)),
     (QWEN3, {}, 3, (1, 2, 3, 4, 5, 6, 8)),
     (MIXTURE, {}, 1, (1, 2, 3, 4, 5)),
     ({"batch": 512, "len": 1536, "trainer_step_s": 20.0}, {}, 5, (2, 3, 4, 5, 6, 7, 8, 9, 11, 13)),
