@@ -47,6 +47,7 @@ def test_two_files_are_the_commands_and_what_was_read_is_taken_too(history: Path
     assert again["step_s"].b == fs.compare(history, read.history, metrics=["step_s"])["step_s"].b
 
 
+@pytest.mark.slow
 def test_result_files_are_taken_as_the_command_takes_them(tmp_path: Path) -> None:
     job = fs.load("async-one-step", steps=6, replications=2)
     a, b = job.simulate(), job.simulate(sync_pause_s=4)

@@ -89,6 +89,7 @@ def test_what_was_given_stands() -> None:
     assert stragglers.scenario.engine.slowdown == slowdown_of(None)
 
 
+@pytest.mark.slow
 def test_it_is_told_as_assumed_and_read_again() -> None:
     job = fs.load(batch=256, len=800)
     said = {a.path: a for a in job.size().plan.assumptions}

@@ -30,6 +30,7 @@ def log(path: Path, mean: Callable[[int], float]) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_responses_that_grow(tmp_path: Path) -> None:
     path = log(tmp_path / "grows.log", lambda k: 800.0 + 20.0 * k)
     found = fs.load(run=path, gpu="H100", replications=1).forecast(steps=STEPS, backtest=0.2)

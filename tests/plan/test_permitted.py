@@ -210,6 +210,7 @@ def test_the_command_python_and_json_say_the_same_of_a_synchronous_recipe() -> N
     assert "is no permission" in refused.stderr
 
 
+@pytest.mark.slow
 def test_what_dropping_old_samples_loses_stands_beside_the_advice_to_do_so_and_comes_true() -> None:
     job = fs.load(None, batch=128, len=6000, max_staleness=1, replications=2)
     found = job.size()

@@ -95,6 +95,7 @@ def test_where_the_step_counts_alone_no_more_judges_shorten_it() -> None:
     assert run(MEASURE, best)[1] <= 1.01 * min(run(MEASURE, s)[1] for s in others)
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize(
     ("wanted", "measured"),
     [
@@ -118,6 +119,7 @@ def test_of_several_stations_that_a_budget_does_not_hold_each_gets_what_serves_b
     assert MEASURE(best.scenario, 0)[measured] <= 1.01 * min(MEASURE(s, 0)[measured] for s in held)
 
 
+@pytest.mark.slow
 def test_a_split_has_the_sandboxes_that_are_best() -> None:
     """Of what is advised, and of the best way of the other kind, no other count is better."""
     job = job_of(TOOLS | SHORT, sandboxes=4, sandbox_price=0.3)

@@ -72,6 +72,7 @@ def test_a_type_without_a_list_price_is_told_with_what_to_give(door: str) -> Non
     assert not any("on record" in note for note in fs.load(gpu="MI355X").notes)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_a_table_of_ones_own_goes_before_and_may_be_edited(tmp_path: Path) -> None:
     table = tmp_path / "prices.csv"
@@ -142,6 +143,7 @@ def test_a_comparison_of_gpus_tells_both() -> None:
     assert [note[:14] for note in same.notes if "engine speed" in note] == ["A and B: engin"]
 
 
+@pytest.mark.slow
 def test_results_of_runs_are_compared_as_their_jobs() -> None:
     job = fs.load("async-one-step", **SMALL)
     a, b = job.simulate(), job.with_({"engine.gpu": "H800"}).simulate()

@@ -96,6 +96,7 @@ def test_responses_that_the_cap_cuts() -> None:
     assert share_at_cap(with_changes(s, {"workload.output_tokens": 700}).workload.output_tokens) == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_a_preset_that_drops_many_of_its_samples_says_so() -> None:
     """TRL's asynchronous trainer drops what is too old; with a quarter of its batch that is a third of what is made."""
@@ -117,6 +118,7 @@ RETRIED: dict[str, Any] = {
 SLOW_API = {"tok_s": 40, "requests_per_s": 1}
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -175,6 +177,7 @@ def test_the_limit_of_a_station_that_is_reached_stands_beside_what_binds(changes
     assert line == told
 
 
+@pytest.mark.slow
 def test_limits_that_bind_together_are_raised_together() -> None:
     """Calls of 4 s at 6 a second keep 24 sandboxes at work: a rate or sandboxes alone are worth nothing."""
     own = {"engine.kind": "constant", "engine.instance_tok_s": 4000.0, "workload.turns.count": 4, "run.replications": 2}

@@ -64,6 +64,7 @@ def test_all_ways_have_the_same_gpus() -> None:
     assert gpus == {8}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_every_answer_tells_it() -> None:
     asked = fs.load(job(1, 3))

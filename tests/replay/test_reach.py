@@ -73,6 +73,7 @@ def test_the_window_s_own_load_is_no_extrapolation(model: Implied) -> None:
     assert what_if(model, {"trainer.fixed_s": 1.0}, replications=1).extrapolated is None
 
 
+@pytest.mark.slow
 def test_told_for_one_change_a_sweep_and_a_recommendation(model: Implied) -> None:
     narrow = replace(model, speed=speed("roofline", 1.0, 2.0))
     one = what_if(narrow, {"fleet.instances": 2}, replications=1)

@@ -30,6 +30,7 @@ STRAGGLER = Job(
 )  # fmt: skip
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("instances", [3, 5])
 def test_work_that_piles_up_on_a_slow_instance_is_no_weight_sync(instances: int) -> None:
     """Its requests make less than those of the others, all the time: that is its pace, and no stop of the fleet."""
@@ -89,6 +90,7 @@ def test_a_judge_that_nobody_scrapes_is_named_with_what_a_step_loses_by_it(judge
     assert first.low_s <= lost <= first.high_s * 1.03
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("judge_s", [20.0, 30.0])
 def test_samples_that_come_while_no_engine_has_a_request_are_a_judge_s(judge_s: float) -> None:
     """Beside a trainer that is hardly ever alone with empty engines, how much it costs is known roughly."""

@@ -70,6 +70,7 @@ def charts(page: str) -> dict[str, Chart]:
 # ------------------------------------------------------------------------------------------- pictures and records
 
 
+@pytest.mark.slow
 def test_instances_of_the_gantt_work_as_long_as_the_records_say() -> None:
     run = sized().run
     shown = shown_of(run)

@@ -92,6 +92,7 @@ def test_one_odd_look_changes_nothing(tmp_path: Path) -> None:
     assert len([line for line in told if "verdict" in line]) == 1
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize(
     ("job", "fault", "window_s", "says"),
     [
