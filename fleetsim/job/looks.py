@@ -20,7 +20,7 @@ _LOOK, _FEWEST, _LOOK_SAMPLES, _DEPTHS = 16, 8, 32_768, 3
 _SMALL, _SMALL_MOST = 4_096, 64
 # Where the fewest are more samples than this, it is fewer; where the usual are more work, they are fewer.
 _MANY_SAMPLES, _MANY_WORK = 131_072, 1_500_000
-# Where engines alone limit what is in flight, an empty fleet fills in waves: so many times as deep.
+# Where engines or workers of tools limit what is in flight, an empty fleet fills in waves: so many times as deep.
 _FILLINGS = 2
 # Of a look on spot machines: steps at the least and at the most, and turns of samples; and work at the least.
 _SPOT_LOOK, _SPOT_MOST, _SPOT_TURNS, _SPOT_WORK = 64, 256, 65_536, 400_000
@@ -56,7 +56,10 @@ def _for_the_pipeline(scenario: Scenario) -> int:
     if has_large_steps(scenario) and not scenario.workload.turns.several:
         deep = min(deep, math.ceil(held_samples(scenario) / scenario.trainer.batch_samples))
     admission, law = scenario.admission, law_of(scenario)
-    if law.in_flight(admission, sizes_of(scenario)) == math.inf:  # all that engines hold starts, and ends, together
+    # All that engines hold starts, and ends, together; and calls come to workers who are too few all at once.
+    waits = scenario.workload.turns.several and scenario.stations.tools.workers is not None
+    waits &= _FILLINGS * _DEPTHS * deep * work(scenario) <= _MANY_WORK
+    if waits or law.in_flight(admission, sizes_of(scenario)) == math.inf:
         deep *= _FILLINGS
     if AGE_ACTIONS[admission.age_action].drops and law.ahead is None:  # what is dropped waits so long
         deep = max(deep, math.ceil((admission.max_age or 0.0) * steps_per_version(scenario)))

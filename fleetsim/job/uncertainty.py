@@ -113,7 +113,7 @@ class Uncertain(Struct, frozen=True):
         return {"": CALIBRATE, _ALIKE: REPLAY}.get(self.path, named) or typed_for(self.path, "VALUE")
 
     def settled_by(self, scenario: Scenario) -> str:
-        """The same as it is typed for this job; LOG stands for the log of a run. What a run showed, more of it shows."""
+        """The same as it is typed for this job, LOG for the log of a run; what a run showed, a longer one settles."""
         if observed_at(scenario, *self.seen_at):
             return "a longer log"
         model = shlex.quote(str(scenario.engine.model))

@@ -3,8 +3,8 @@ go with them.
 
 Where a job limits a station's workers, and where it has engines that judge, they are searched together with the count
 of instances, by the same objective: one count after the other with the others as they are, from plenty of workers
-downwards, until none moves. A step falls with each of them, and no worker makes another one worse, so the only valleys
-are those of whole numbers: where they are few, a few more of all are looked at as well. Workers that cost nothing have
+downwards, until none moves; then more or fewer of all together, for workers that are just enough hold more instances
+up. Workers that cost nothing have
 no price to be held against: of them it is the fewest with which a step is hardly longer. Workers are looked at in long
 runs: a short one sees the first calls of all rollouts at once, and more in use than ever after. Where what they are
 too few for goes to an overflow that costs money, what it costs counts with them.
@@ -28,13 +28,14 @@ from fleetsim.config.tree import value_at
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.looks import long_enough
+from fleetsim.job.trainer_scaling import next_count
 from fleetsim.job.trials import Memo, Tell, Trial, Trials, never, trial_of, with_instances
 from fleetsim.job.words import CALLED
 from fleetsim.search.alternative import Anew, anew
 from fleetsim.search.best import best_of
 from fleetsim.search.bound import Bounds
 from fleetsim.search.objective import Target, least, objective, price_per_s
-from fleetsim.search.rate_matching import matched, smallest
+from fleetsim.search.rate_matching import MOST_INSTANCES, matched, smallest
 from fleetsim.sim.judges import judges_usd_per_h
 from fleetsim.sim.stations import EDGES, HOUR_S, timed_stations
 
@@ -46,8 +47,6 @@ _HARDLY = 0.01
 # Neighbouring counts of a search, and of counts of instances while workers are looked for.
 _FINE, _INSTANCES = 1.1, 4 / 3
 ROUNDS = 2
-# Up to so many instances the next count is one more.
-_FEW = 6
 # What is told beside counts that the job does not say otherwise: so much fewer.
 _FEWER = 2 / 3
 # What a worker costs, and what a judge does.
@@ -173,8 +172,8 @@ class Crewing:
             if workers == before:
                 break
             there = with_workers(self.asked, workers)
-        if self._judges and not targets:
-            workers = self._beside(n, workers)
+        if not targets:
+            n, workers = self._along(n, workers)
         self.chosen = workers
         return with_workers(self.asked, workers), n
 
@@ -182,21 +181,34 @@ class Crewing:
         if self._tell is not None:
             self._tell("counting the workers of tools, rewards and judges")
 
-    def _beside(self, instances: int, workers: dict[str, int]) -> dict[str, int]:
-        """These workers, or those of a few more instances. Engines that judge are few: one more of them may be worth it
-        only with one more instance, and that only with it."""
-        more = math.ceil(_INSTANCES * instances) if instances > _FEW else instances + 1
-        further = dict(workers)
-        for name in workers:
-            further[name] = self._best(self._at(more, further), name, hardly=False)
+    def _along(self, instances: int, workers: dict[str, int]) -> tuple[int, dict[str, int]]:
+        """These counts, or more or fewer instances with as many more or fewer workers. Either alone may gain nothing:
+        workers that are just enough hold more instances up, and engines that judge are few."""
 
         def value(n: int, counts: dict[str, int]) -> float:
-            here = self._at(n, counts)
-            seen = self._seen(here)
+            seen = self._seen(here := self._at(n, counts))
             usd = sum(seen.mean(f"stations.{name}.overflow_usd") for name in counts if self._pays_beyond(name))
             return objective(here, n, seen.mean("step_s"), usd)
 
-        return further if value(more, further) < value(instances, workers) else workers
+        least = value(instances, workers)
+        for way in (1, -1):
+            while n := self._next(instances, way):
+                further = {name: max(1, round(count * n / instances)) for name, count in workers.items()}
+                for name in self._judges:
+                    further[name] = self._best(self._at(n, further), name, hardly=False)
+                if (found := value(n, further)) >= least:
+                    break
+                for name in further.keys() - self._judges.keys():
+                    further[name] = self._best(self._at(n, further), name, hardly=False)
+                instances, workers, least = n, further, min(found, value(n, further))
+        return instances, workers
+
+    def _next(self, instances: int, way: int) -> int:
+        """The count that is a third more or fewer, or the next one; 0 without one."""
+        n = found = next_count(self.asked, instances, way)
+        while n and max(n / instances, instances / n) <= _INSTANCES:
+            found, n = n, next_count(self.asked, n, way)
+        return found if found <= MOST_INSTANCES else 0
 
     def crews(self, here: Scenario) -> tuple[Crew, ...]:
         """The workers of all stations beside the recommended fleet. here: it, with its count of instances."""
@@ -349,8 +361,11 @@ class Crewing:
         counts = EDGES[1 : bisect_left(EDGES, free.mean(f"stations.{name}.workers_most")) + 2]
         start = bisect_left(counts, free.mean(f"stations.{name}.workers_p99"))
 
-        def holds(k: int) -> bool:
-            return self._seen(with_workers(here, {name: int(counts[k - 1])})).mean("step_s") <= limit
+        def step_s(k: int) -> float:
+            return self._seen(with_workers(here, {name: int(counts[k - 1])})).mean("step_s")
 
-        found = smallest(holds, max(1, start), len(counts))
-        return int(counts[(len(counts) if found is None else found) - 1])
+        found = smallest(lambda k: step_s(k) <= limit, max(1, start), len(counts)) or len(counts)
+        # Fewer calls at once may be better than plenty: engines then lose fewer of the blocks that a next turn wants.
+        while found < len(counts) and step_s(found + 1) < step_s(found) / (1.0 + _HARDLY):
+            found += 1
+        return int(counts[found - 1])
