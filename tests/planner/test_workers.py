@@ -55,6 +55,17 @@ def test_no_pair_of_counts_is_better() -> None:
     assert crew.other.mean("step_s") == pytest.approx(64 * 2 * 6.0 / 10, rel=0.05)
 
 
+@pytest.mark.parametrize("price", [0.0, 0.05])
+def test_workers_that_are_just_enough_do_not_keep_instances_away(price: float) -> None:
+    """Alone neither a second instance nor more sandboxes than one keeps busy gain anything; together they do."""
+    job = fs.load("skyrl-fully-async", turns="geometric:4", tool_s=5, sandboxes=64, sandbox_price=price)
+    plan = sized(job)
+    (crew,) = plan.crews
+    best = min(value(job, n, w) for n, w in product((1, 2, 3), (70, 110, 150, 200)))
+    assert plan.instances > 1
+    assert value(job, plan.instances, crew.workers) <= 1.03 * best
+
+
 @pytest.mark.parametrize(
     ("rate", "tokens", "trained_s", "fleet"),
     [
