@@ -49,6 +49,10 @@ SECONDS = (
     "fleet.switch_s",
 )
 _CALLED_WAITING = 0.1
+# A fit says half as much, in logarithms, of an arm where one of these is another: the fits of one publication on two
+# models or GPUs (C07 and C07b, C09 and C09c, D09 to D09c, D10 and D10b) agree with a correlation of 0.4. What all of
+# them lose, the client's part, stays; what the rooflines are off by does not.
+_OTHERS, _CARRIED = ("engine.gpu", "engine.model", "engine.enforce_eager"), 0.5
 # What is no number: the replications vote.
 _VOTED = ("capped",)
 
@@ -89,7 +93,7 @@ def scenario_of(case: PublishedCase, arm: Arm, scalar: float | None, modelled: b
 
     Raises InputError for an arm that makes no valid scenario.
     """
-    slowdown, times = factors_of(case, scalar)
+    slowdown, times = factors_of(case, arm, scalar)
     return _made(case, arm, arm.set, _lengths(case, arm, scalar), slowdown, times, modelled)
 
 
@@ -107,9 +111,10 @@ def blind_scenario_of(case: PublishedCase, arm: Arm, scalar: float | None) -> Sc
     law = own.model_copy(update={"max": (arm.lengths or case.lengths).cap})
     log = {path: value for path, value in base.set.items() if path in SECONDS}
     changes = {path: value for path, value in arm.set.items() if value is None or path not in SECONDS}
-    if _placement(case, arm) == _placement(case, base):
+    placement, alone = "fleet.placement", "disaggregated"
+    if _setting(case, arm, placement, alone) == _setting(case, base, placement, alone):
         changes = {**log, **changes}
-    shown, slowdown = scenario_of(case, base, scalar), factors_of(case, scalar)[0]
+    shown, slowdown = scenario_of(case, base, scalar), factors_of(case, arm, scalar)[0]
     try:
         plain, unseen = (_made(case, of, with_, of_law, slowdown, 1.0, True) for of, with_, of_law in (
             (base, base.set, own), (arm, changes, law)
@@ -169,15 +174,19 @@ def _kind(case: PublishedCase) -> str | None:
     return None if case.fit is None else case.fit.scalar
 
 
-def factors_of(case: PublishedCase, scalar: float | None) -> tuple[float, float]:
-    """Multiples of iterations and of the trainer's seconds at a value of the scalar."""
+def factors_of(case: PublishedCase, arm: Arm, scalar: float | None) -> tuple[float, float]:
+    """Multiples of an arm's iterations and of its trainer's seconds at a value of the scalar."""
     slowdown, kind = slowdown_of(case.framework), _kind(case)
-    if scalar is None:
+    if scalar is None or kind in (None, "mean_tokens"):
         return slowdown, 1.0
-    if kind == "both":
-        own = _powers(case)
-        return slowdown * scalar ** own["engine"], scalar ** own["trainer"]
-    return (scalar if kind == "decode_slowdown" else slowdown), (scalar if kind == "trainer_seconds" else 1.0)
+    off = scalar / slowdown if kind == "decode_slowdown" else scalar
+    if case.fit is not None and any(
+        _setting(case, arm, p) != _setting(case, case.arm(case.fit.arm), p) for p in _OTHERS
+    ):
+        off **= _CARRIED
+    one_of = {"decode_slowdown": (1.0, 0.0), "trainer_seconds": (0.0, 1.0)}
+    own = _powers(case) if kind == "both" else dict(zip(("engine", "trainer"), one_of[kind], strict=True))
+    return slowdown * off ** own["engine"], off ** own["trainer"]
 
 
 def _powers(case: PublishedCase) -> dict[Axis, float]:
@@ -195,8 +204,9 @@ def _lengths(case: PublishedCase, arm: Arm, scalar: float | None) -> Lognormal:
     return length_law(mean, lengths.cap, lengths.sigma)
 
 
-def _placement(case: PublishedCase, arm: Arm) -> Any:
-    return arm.set.get("fleet.placement", case.scenario.get("fleet", {}).get("placement", "disaggregated"))
+def _setting(case: PublishedCase, arm: Arm, path: str, unsaid: Any = None) -> Any:
+    section, key = path.split(".")
+    return arm.set.get(path, case.scenario.get(section, {}).get(key, unsaid))
 
 
 def _trainer_of(scenario: Scenario) -> dict[str, Any]:
