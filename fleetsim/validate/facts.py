@@ -307,7 +307,7 @@ def fit_words(result: CaseResult) -> str:
     of = f" over those of {task.against}" if task.against else ""
     what = f"{SCALARS[task.scalar]} = {number(fitted.value)}"
     if task.scalar == "both":
-        slowdown, times = factors_of(result.case, fitted.value)
+        slowdown, times = factors_of(result.case, result.case.arm(task.arm), fitted.value)
         what += f" (a slowdown of {number(slowdown)}, {number(times)} times the trainer's stated seconds)"
     met = "" if fitted.met else f", met to {units.share(abs(fitted.figure / task.value - 1))}"
     if task.against:
