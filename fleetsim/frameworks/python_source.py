@@ -29,7 +29,7 @@ _OBJECTS = ("tools", "environment_factory", "rollout_func", "rollout_worker", "p
 def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> RunSettings:
     """The keyword arguments of all calls of these classes. The classes' names become programs of the settings.
 
-    Raises InputError for text that is no Python.
+    where: the name of the text. Raises InputError for text that is no Python.
     """
     try:
         if len(text) > _MOST_CHARACTERS:
@@ -53,7 +53,7 @@ def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> RunSe
             if not known and key in _OBJECTS:
                 known, value = True, ast.unparse(given)[:100]
             if known:
-                settings.add(key, value, where)
+                settings.add(key, value)
             else:
                 settings.not_understood.append(f"line {given.lineno}: {key} is computed")
     return settings

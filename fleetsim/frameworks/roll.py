@@ -32,8 +32,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     # On-policy distillation's students are the actors (base_config.py, _handle_opd_mapping).
     for student, actor in (("student_train", "actor_train"), ("student_infer", "actor_infer")):
         for key in settings.below(student):
-            found = settings.found[key]
-            settings.add(f"{actor}{key.removeprefix(student)}", found.value, found.where)
+            settings.add(f"{actor}{key.removeprefix(student)}", settings.found[key].value)
         settings.see(student)
     agentic = settings.has("train_env_manager", "custom_envs") or settings.runs("agentic")
     ratio = draft.number("async_generation_ratio", default=0.0, most=1e6)

@@ -65,7 +65,7 @@ def with_verl_names(settings: RunSettings) -> None:
     if settings.has("worker.actor", "worker.rollout"):
         _rename(settings, "EasyR1")
         # Its penalty (verl/trainer/config.py), unless it is switched off, stands in the loss or in the reward.
-        kept = Setting("algorithm.use_kl_loss", not _is_on(settings.get("algorithm.disable_kl")), "EasyR1's default")
+        kept = Setting("algorithm.use_kl_loss", not _is_on(settings.get("algorithm.disable_kl")))
         settings.found.setdefault("actor_rollout_ref.actor.use_kl_loss", kept)
         settings.see("algorithm.use_kl_loss", "worker.ref", "worker.reward")
 
@@ -84,7 +84,7 @@ def _rename(settings: RunSettings, project: str, off: str = "") -> None:
     for key, value in usual.items():
         theirs = next((name for name in renamed if f"{key}.".startswith(f"{name}.")), "")
         name = normal(renamed.get(theirs, "") + key[len(theirs) :])
-        settings.found.setdefault(name, Setting(key, plain_scalar(value), f"{project}'s default"))
+        settings.found.setdefault(name, Setting(key, plain_scalar(value)))
 
 
 def project_of(settings: RunSettings) -> Project | None:

@@ -189,7 +189,7 @@ def printed_job(history: History, run: str | os.PathLike[str]) -> Mapping[str, A
     if printed is None:
         return None
     try:
-        return scenario_from(framework, settings_of(printed.items(), name), name, (), token_seconds).raw
+        return scenario_from(framework, settings_of(printed.items()), name, (), token_seconds).raw
     except InputError:  # what it printed is no job of its framework's that fleetsim knows
         return None
 

@@ -7,7 +7,6 @@ import pytest
 from fleetsim.config.scenario import Scenario
 from fleetsim.frameworks.convert import scenario_from
 from fleetsim.frameworks.source import parsed_source
-from fleetsim.frameworks.trl import CLASSES
 
 NEMO = """\
 policy: {{model_name: Qwen/Qwen2.5-7B, train_global_batch_size: 32}}
@@ -45,7 +44,7 @@ RLLM = "python train.py rllm/backend=verl actor_rollout_ref.model.path=Qwen/Qwen
 
 def read(framework: str, text: str) -> Scenario:
     name = "c.yaml" if framework in ("nemo-rl", "areal", "roll") else "c.sh"
-    return scenario_from(framework, parsed_source(text, name, (), CLASSES), name).scenario
+    return scenario_from(framework, parsed_source(text, name), name).scenario
 
 
 @pytest.mark.parametrize(
