@@ -111,18 +111,16 @@ def lengths(
 def hardware_and_times(
     draft: Draft,
     speed: TrainerSpeed | None,
-    old: bool,
-    reference: bool = False,
+    old: Read[bool] | bool,
+    reference: Read[bool] | bool = False,
     *,
-    with_old: Back | None = None,
-    with_reference: Back | None = None,
     taught: bool = False,
     called: str = "old log-probs",
 ) -> None:
     """GPU type, the passes beside the update, seconds of the trainer and of a sync.
 
-    old, reference: whether log-probs of the policy, and of a reference model, are computed; with_*: the settings that
-    make it so or not. taught: a teacher passes as a reference does. called: the policy's own pass.
+    old, reference: whether log-probs of the policy, and of a reference model, are computed, and the settings that make
+    it so or not, if any do. taught: a teacher passes as a reference does. called: the policy's own pass.
     """
     name = draft.given.get("engine.model", draft.values.get("engine.model"))
     gpus = draft.given.get("trainer.gpus", draft.values.get("trainer.gpus"))
@@ -140,7 +138,9 @@ def hardware_and_times(
         draft.assume("engine.gpu", DEFAULT_GPU, "the configuration does not name the GPU")
     gpu = draft.given.get("engine.gpu", draft.values.get("engine.gpu"))
     found = found if named is not None and gpu == named.value else estimated(gpu)
-    made_by = {"framework": draft.framework, "old_log_probs": old, "reference": reference or taught}
+    read = {"old_log_probs": old, "reference": reference}
+    own, other = (pass_.value if isinstance(pass_, Read) else pass_ for pass_ in read.values())
+    made_by = {"framework": draft.framework, "old_log_probs": own, "reference": other or taught}
     if found is None:
         why = "seconds of compute per optimizer step: no model shape to estimate from"
         draft.assume("trainer.fixed_s", 20.0, why, measured)
@@ -149,14 +149,14 @@ def hardware_and_times(
         why = f"estimated for an update on {gpus} {gpu}, activations recomputed; a plan works it out for its own batch"
         draft.assume("trainer.fixed_s", 0.0, "all trainer seconds are counted per token", measured)
         draft.assume("trainer.per_token_s", _short(found[0]), why, measured)
-        made = {called: old, "reference log-probs": reference or taught}
+        made = {called: own, "reference log-probs": other or taught}
         phases = [{"name": which, "per_token_s": _short(found[1])} for which, is_made in made.items() if is_made]
         if phases:
             draft.assume("trainer.phases", phases, "estimated forward passes", measured)
     draft.values |= {f"trainer.recipe.{name}": value for name, value in made_by.items()}
-    for path, value, back in (("old_log_probs", old, with_old), ("reference", reference, with_reference)):
-        if back is not None:
-            draft.could(f"trainer.recipe.{path}", value, back)
+    for name, pass_ in read.items():
+        if isinstance(pass_, Read):
+            draft.could(f"trainer.recipe.{name}", pass_.value, pass_.written)
     how = "the seconds of a sync follow from the model's bytes and the bandwidths of sync.link"
     remedy = "--set sync.pause_s=SECONDS --set sync.trainer_block_s=SECONDS --set sync.publish_s=SECONDS"
     draft.assumed.append(Assumed("sync.pause_s", "by transport", how, remedy))

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft, ServedModel
-from fleetsim.frameworks.reading import NODE_GPUS, Read, nodes_of, on_nodes, one_of, parts_of, switched, times, writes
+from fleetsim.frameworks.reading import NODE_GPUS, Read, above_0, nodes_of, on_nodes, one_of, parts_of, times, writes
 from fleetsim.frameworks.sides import vllm_drafts
 from fleetsim.frameworks.tables import entry_point_of, put_rows
 
@@ -76,14 +76,12 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.filtering(draft, drops, draft.number(over, default=1.0))
     _transport(draft)
     penalty = draft.number("loss_fn.reference_policy_kl_penalty", default=0.01)
-    with_kl, called = switched(penalty.key, 0.01, 0.0), "policy log-probs"
     # opd.py, _skip_prev_logprobs: of one update on its own samples the ratio is 1
     one_ratio = draft.flag("loss_fn.force_on_policy_ratio", default=False)
     needed = draft.maybe_number("grpo.seq_logprob_error_threshold") is not None
-    old = needed or not one_ratio.value
     with_old = lambda want: {one_ratio.key: not want} if (one or want) and not needed else None  # noqa: E731
-    passes = {"with_old": with_old, "with_reference": with_kl, "taught": beside.taught, "called": called}
-    common.hardware_and_times(draft, speed, old, penalty.value > 0, **passes)
+    old, reference = Read(one_ratio.key, needed or not one_ratio.value, True, with_old), above_0(penalty, 0.01)
+    common.hardware_and_times(draft, speed, old, reference, taught=beside.taught, called="policy log-probs")
     _put_recipe(draft)
     own = draft.text("data.default.env_name", "data.train.env_name", "data.env_name", default="math")
     pool = f"env.{own.value}.num_workers"

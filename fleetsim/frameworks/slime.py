@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Back, Read, never, on_nodes, one_of, switched, times, turned
+from fleetsim.frameworks.reading import Read, never, on_nodes, one_of, switched, times, turned
 from fleetsim.frameworks.sides import adapter, pooled, sglang_drafts
 from fleetsim.frameworks.tables import put_rows
 
@@ -60,9 +60,8 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         draft.note("use_opd", "the passes of a reference and of a teacher: one of them is timed, --set trainer.phases")
     # slime/utils/arguments.py and ray/placement_group.py: a critic of the actor's GPUs, in turn with it
     estimator = draft.text("advantage_estimator", default="grpo")
-    old, with_old = _own_pass(draft, estimator.value)
-    passes = {"with_old": with_old, "with_reference": loss.written, "taught": taught}
-    common.hardware_and_times(draft, speed, old, reference, **passes)
+    penalty = Read(loss.key, reference, True, loss.written)
+    common.hardware_and_times(draft, speed, _own_pass(draft, estimator.value), penalty, taught=taught)
     put_rows(draft, "trainer", "")
     roles.critic(draft, estimator, estimator.value == "ppo", switched(estimator.key, "ppo", "grpo"))
     put_rows(draft, "offload")
@@ -75,7 +74,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     roles.judges(draft, "rm_url", "custom_rm_path")
 
 
-def _own_pass(draft: Draft, estimator: str) -> tuple[bool, Back]:
+def _own_pass(draft: Draft, estimator: str) -> Read[bool]:
     """Whether the policy passes before its update, and what asks for it (slime/backends/megatron_utils/actor.py,
     `can_reuse_log_probs_in_loss`): where the update is one, it takes its own log-probs."""
     kept, old = (draft.flag(key, default=False) for key in ("use_rollout_logprobs", "keep_old_actor"))
@@ -86,11 +85,9 @@ def _own_pass(draft: Draft, estimator: str) -> tuple[bool, Back]:
     others = old.value or compared or penalty or draft.flag("use_opd", default=False).value
     others = others or estimator in ("ppo", "gspo") or loss != "policy_loss" or (replayed.value and not recorded.value)
     several = draft.values.get("trainer.recipe.optimizer_steps", 1) > 1
-    if kept.value and not compared:
-        return False, turned(kept)
-    if several or others:
-        return True, turned(kept) if not compared else never
-    return False, old.written
+    if compared:
+        return Read(kept.key, True, True, never)
+    return turned(kept) if kept.value or several or others else old
 
 
 def _taught(draft: Draft) -> bool:

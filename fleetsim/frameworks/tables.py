@@ -87,7 +87,7 @@ def put_rows(draft: Draft, block: str, *sections: str) -> dict[str, Read[Any]]:
                 draft.semantics(row.path, row.default, row.why)
         elif row.kind == "not":
             off = draft.flag(*keys, default=row.default)
-            draft.put(row.path, not off.value, off, back=turned(off))
+            draft.put(row.path, not off.value, off, back=turned(off).written)
         elif row.kind == "words":
             _put_word(draft, row, keys, unless)
         elif row.kind in _SHARED:

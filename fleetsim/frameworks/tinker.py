@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Read, one_of, switched, times, writes
+from fleetsim.frameworks.reading import Read, above_0, one_of, times, writes
 from fleetsim.frameworks.sides import ADAPTERS
 from fleetsim.frameworks.tables import FRAMEWORKS, put_rows
 
@@ -54,8 +54,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     penalty = draft.number("kl_penalty_coef", default=float(name == "on_policy_distillation"))
     drops = draft.flag("remove_constant_reward_groups", default=False)  # of Config: no recipe's command takes it
     common.filtering(draft, Read(drops.key, drops.value, drops.given, one_of({})))
-    with_kl = switched(penalty.key, 0.01, 0.0)
-    common.hardware_and_times(draft, speed, False, penalty.value > 0, with_old=one_of({}), with_reference=with_kl)
+    common.hardware_and_times(draft, speed, Read("", False, False, one_of({})), above_0(penalty, 0.01))
     roles.judges(draft, "teacher_model", by=roles.passed)
     rank = draft.count("lora_rank", "model.lora_rank", default=128 if name == "on_policy_distillation" else 32)
     roles.adapters(draft, rank)

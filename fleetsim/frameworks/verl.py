@@ -58,11 +58,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     penalty = draft.number("rllm.algorithm.kl_beta", default=0.0)  # rllm/trainer/verl/utils.py, sync_config
     loss = draft.flag(f"{ACTOR}.use_kl_loss", default=penalty.value > 0)
     always = verl_forks.has_reference(draft)
-    reference = always or loss.value or draft.flag("algorithm.use_kl_in_reward", default=False).value
-    with_reference = one_of({}) if always else loss.written
-    common.hardware_and_times(
-        draft, speed, not bypass.value, reference, with_old=turned(bypass), with_reference=with_reference
-    )
+    made = always or loss.value or draft.flag("algorithm.use_kl_in_reward", default=False).value
+    reference = Read(loss.key, made, True, one_of({}) if always else loss.written)
+    common.hardware_and_times(draft, speed, turned(bypass), reference)
     device = draft.maybe_text("trainer.device")
     if device is not None and device.value == "npu":
         why = "an Ascend NPU: a GPU stands in for it; put in what you measured, --instance-tok-s and --trainer-step-s"
