@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Any
 
 from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
 from fleetsim.frameworks.settings import RunSettings, normal
+from fleetsim.json_text import from_json
 
 _PAIR = re.compile(r"([+~]{0,2}[A-Za-z_][\w./@-]*)=(.*)", re.DOTALL)
 _FLAG = re.compile(r"--([A-Za-z_][\w.-]*)(?:=(.*))?", re.DOTALL)
@@ -141,6 +142,20 @@ def _processes(launcher: RunSettings, words: Sequence[tuple[str, bool]]) -> None
     for key, setting in all_flags.found.items():
         if key.lower() in _PROCESS_FLAGS:
             launcher.add(f"launcher.{key.lower()}", setting.value)
+
+
+def environment_of(words: Sequence[tuple[str, bool]]) -> RunSettings:
+    """The variables that `ray job submit --runtime-env-json` gives a program, as far as its text is known."""
+    given = RunSettings()
+    for (text, _), (behind, _) in pairwise((*words, ("", True))):
+        flag, sign, value = text.partition("=")
+        try:
+            tree = from_json(value if sign else behind) if flag == "--runtime-env-json" else None
+        except ValueError:
+            tree = None
+        if isinstance(tree, dict):
+            given.add("launcher.env", tree.get("env_vars"))
+    return given
 
 
 def _base(text: str) -> str:

@@ -274,6 +274,12 @@ def weights_type(draft: Draft, *keys: str) -> None:
         draft.note(str(read), "quantized weights of this type: 16-bit weights are simulated")
 
 
+def imitated(draft: Draft, read: Read[Any]) -> None:
+    """Training that imitates fewer bits than it computes in."""
+    why = f"{read}: imitated in 16 bits, which takes longer"
+    draft.assume("trainer.recipe.precision", "bf16", why, "--set trainer.fixed_s=SECONDS, from your own logs")
+
+
 def cap_of_prompts(tokens: float) -> int:
     """The cap of which so many tokens are the assumed share."""
     return round(tokens / PROMPT_OF_CAP)

@@ -331,6 +331,5 @@ def _put_recipe(draft: Draft) -> None:
         put_rows(draft, "precision", f"{section}.")
     quantized = draft.maybe_text("policy.quant_cfg")
     if quantized is not None:
-        why = f"{quantized}: imitated in 16 bits, which takes longer"
-        draft.assume("trainer.recipe.precision", "bf16", why, "--set trainer.fixed_s=SECONDS, from your own logs")
+        common.imitated(draft, quantized)
     draft.settings.see(other)

@@ -81,7 +81,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     off = {reference.key: False, "init_kl_coef": 0.0, "use_kl_loss": False}
     back = one_of({True: {reference.key: True, **place}, False: off})
     strategy = draft.text("actor_train.strategy_args.strategy_name", default="megatron_train").value
-    layout = "fsdp2_train" if strategy == "fsdp2_train" else "megatron"
+    layout = "megatron" if strategy.startswith("megatron") else "fsdp2_train"
     for block in ("trainer", layout):
         put_rows(draft, block, "actor_train.strategy_args.strategy_config.")
     read = taught and any(not (gpus or set()) - used for gpus in places)

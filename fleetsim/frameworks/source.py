@@ -16,7 +16,7 @@ from typing import Any
 
 from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError, Problem
-from fleetsim.frameworks.arguments import PROGRAM, add_arguments, entry_of, server_of, starts_something
+from fleetsim.frameworks.arguments import PROGRAM, add_arguments, entry_of, environment_of, server_of, starts_something
 from fleetsim.frameworks.python_source import command_of, printed_config, settings_of_python
 from fleetsim.frameworks.settings import RunSettings, requirements_of
 from fleetsim.frameworks.shell import expanded, places
@@ -230,7 +230,7 @@ def _command(words: Words) -> RunSettings:
     program, start, launcher = entry
     settings.programs.append(program)
     add_arguments(settings, words[start:])
-    return settings.over(launcher)
+    return settings.over(launcher).over(environment_of(words[:start]))
 
 
 def _with_named_files(settings: RunSettings, folder: Path | None, depth: int) -> RunSettings:

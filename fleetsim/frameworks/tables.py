@@ -45,7 +45,7 @@ class SettingRow(Struct, frozen=True):
     keys: tuple[str, ...]
     why: str
     options: Mapping[str, Any]
-    words: Mapping[str, str]
+    words: Mapping[str, Any]
 
 
 class Framework(Struct, frozen=True):
@@ -87,7 +87,7 @@ def put_rows(draft: Draft, block: str, *sections: str) -> dict[str, Read[Any]]:
                 draft.semantics(row.path, row.default, row.why)
         elif row.kind == "not":
             off = draft.flag(*keys, default=row.default)
-            draft.put(row.path, not off.value, off, back=turned(off).written)
+            draft.put(row.path, not off.value, off, back=turned(off).written, unless=unless)
         elif row.kind == "words":
             _put_word(draft, row, keys, unless)
         elif row.kind in _SHARED:
@@ -199,7 +199,11 @@ def _row(path: str, rule: str, *cells: str) -> SettingRow:
         return SettingRow(path, "=", plain_scalar(rule[2:]), (), cells[0], {}, {})
     first, *rest = rule.split(", ")
     kind, _, default = first.partition(" ")
-    words = dict(word.split("=") for word in default.split()) if "=" in default else {}
+    words = (
+        {theirs: plain_scalar(ours) for theirs, ours in (word.split("=") for word in default.split())}
+        if "=" in default
+        else {}
+    )
     options = {name: plain_scalar(value) for name, _, value in (option.partition(" ") for option in rest)}
     usual = plain_scalar(default) if default and not words else None
     if kind not in _KINDS or not options.keys() <= _OPTIONS:

@@ -31,20 +31,20 @@ TRANSPORTS = {
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from verl's keys."""
-    verl_forks.with_verl_names(draft.settings)
+    easy = verl_forks.with_verl_names(draft.settings)
     mode = _mode(draft)
     put_rows(draft, "model")
     own, each = verl_forks.group_of(draft), draft.count(f"{ROLLOUT}.n", default=1)
     n = draft.product("workload.group_size", *([each] if own is None else [own, each]))
     _lengths(draft)
-    _engine(draft)
+    _engine(draft, easy)
     per_instance = _instance_gpus(draft)
     modes = {"fully_async": _fully_async, "colocate_async": _v1_async, "separate_async": _v1_async}
     modes.get(mode, _turns)(draft, n, per_instance)
     if verl_forks.is_agent_flow(draft.settings):  # rllm/engine: so many workflows, a sample each
         tasks = draft.count("rllm.workflow.n_parallel_tasks", default=256)
         draft.put("fleet.max_in_flight_samples", max(tasks.value, n.value), tasks, why="a workflow has a sample")
-    put_rows(draft, "requests")
+    put_rows(draft, "equal parts" if easy else "requests")
     backend = draft.text(f"{ROLLOUT}.checkpoint_engine.backend", default="nccl")
     common.transport(draft, None if backend.value == "naive" else backend, TRANSPORTS)
     # data.*: verl-recipe, prime/prime_ray_trainer.py
@@ -122,14 +122,17 @@ def _mode(draft: Draft) -> str:
     return trainer.value
 
 
-def _engine(draft: Draft) -> None:
+def _engine(draft: Draft, easy: bool) -> None:
+    """easy: EasyR1's processes hold the engines."""
     put_rows(draft, "engine name", f"{ROLLOUT}.")
+    put_rows(draft, "processes" if easy else "server")
     memory = draft.number(f"{ROLLOUT}.gpu_memory_utilization", default=0.5, most=1.0)
     standalone = f"{ROLLOUT}.standalone_gpu_memory_utilization"
     if draft.settings.get(standalone) is not None:
         memory = draft.number(standalone, default=memory.value, most=1.0)
     draft.take("engine.gpu_memory_utilization", memory)
-    put_rows(draft, "engine", f"{ROLLOUT}.")
+    for block in ("engine",) if easy else ("sequences", "engine"):
+        put_rows(draft, block, f"{ROLLOUT}.")
     _put_imitated(draft)
     _put_drafts(draft, sglang=draft.values.get("engine.name") == "sglang")
     # verl/workers/rollout/vllm_rollout/utils.py, `get_vllm_max_lora_rank`
@@ -147,8 +150,7 @@ def _put_imitated(draft: Draft) -> None:
         if on.value:
             draft.links = [link for link in draft.links if link.path != "engine.dtype"]
             draft.put("engine.dtype", "nvfp4", on, why="the engine has the trainer's weights packed", back=one_of({}))
-            why = f"{on}: imitated in 16 bits, which takes longer"
-            draft.assume("trainer.recipe.precision", "bf16", why, "--set trainer.fixed_s=SECONDS, from your own logs")
+            common.imitated(draft, on)
             draft.settings.see(section)
 
 

@@ -153,6 +153,9 @@ def test_easyr1_is_verl_by_other_names() -> None:
     assert scenario.trainer.recipe.offload == "states"
     assert (scenario.trainer.recipe.critic, scenario.trainer.recipe.reference) == (False, True)
     assert scenario.engine.gpu_memory_utilization == 0.6
+    # its processes hold an LLM each, which is told no max_num_seqs
+    assert (scenario.engine.entry_point, scenario.engine.max_num_seqs) == ("llm", None)
+    assert (scenario.fleet.group_placement, scenario.fleet.routing) == ("together", "round_robin")
     said = [setting for taken in result.taken for setting in taken.settings]
     assert "worker.rollout.n = 5" in said  # told, and written back, in the file's own words
 
