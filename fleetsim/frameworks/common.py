@@ -10,7 +10,7 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.frameworks.draft import Assumed, Draft
-from fleetsim.frameworks.reading import Back, Read, worded, writes
+from fleetsim.frameworks.reading import Back, Read, one_of, worded, writes
 
 # Published runs of reasoning and instruct models reach 0.27 to 0.39 of their length cap in the mean (Marin's and
 # AReaL's runs, verl's V1 report, NeMo-RL's performance page): their middle.
@@ -246,6 +246,7 @@ def ranks(draft: Draft, samples: Read[int] | None = None) -> int:
     return max(1, gpus // each)
 
 
+_WORDS = re.compile(r"[a-z]\w*")
 _WIDE = {"bfloat16": "bfloat16", "bf16": "bfloat16", "float16": "float16", "fp16": "float16"}
 # Parts of a setting's text, the longer one first; GPTQ and AWQ are taken to be of 4 bits.
 _SMALL = {"mxfp4": "mxfp4", "fp4": "nvfp4", "fp8": "fp8", "int4": "int4", "awq": "int4", "gptq": "int4"}
@@ -272,6 +273,18 @@ def weights_type(draft: Draft, *keys: str) -> None:
         draft.put("engine.dtype", small or _WIDE[value], read)
     elif "int" in value:
         draft.note(str(read), "quantized weights of this type: 16-bit weights are simulated")
+
+
+def recomputed(draft: Draft, *keys: str) -> None:
+    """Whether activations are computed again, as Megatron-LM says it (megatron/training/arguments.py): all of a layer,
+    or (selective) modules of it, core attention alone where none is named: that counts for nothing here."""
+    path, read = "trainer.recipe.recompute", draft.maybe_text(*keys)
+    named = draft.settings.get(*(key.replace("granularity", "modules") for key in keys))
+    draft.could(path, True, one_of({True: {keys[0]: "full"}}), True)
+    if read is not None and read.value != "full":
+        modules = set(_WORDS.findall(str(named[1]))) - {"core_attn"} if named and read.value == "selective" else set()
+        why = f"{read}, of {units.listed(sorted(modules), 'and')}: all" if modules else f"{read}: nothing"
+        draft.assume(path, bool(modules), f"{why} counts as computed again", f"--set {path}={not modules}".lower())
 
 
 def imitated(draft: Draft, read: Read[Any]) -> None:

@@ -45,7 +45,7 @@ class SettingRow(Struct, frozen=True):
     keys: tuple[str, ...]
     why: str
     options: Mapping[str, Any]
-    words: Mapping[str, Any]
+    words: Mapping[str, str]
 
 
 class Framework(Struct, frozen=True):
@@ -143,6 +143,7 @@ _SHARED: Mapping[str, Callable[[Draft, SettingRow, list[str]], None]] = {
     ),
     "engine": lambda draft, row, keys: common.engine_name(draft, _word(draft, row, keys), row.words),
     "model": lambda draft, row, keys: common.model(draft, *keys, remedy=row.why),
+    "recompute": lambda draft, row, keys: common.recomputed(draft, *keys),
     "weights": lambda draft, row, keys: common.weights_type(draft, *keys),
     "filter": lambda draft, row, keys: common.filtering(draft, draft.flag(*keys, default=bool(row.default))),
 }
@@ -199,11 +200,7 @@ def _row(path: str, rule: str, *cells: str) -> SettingRow:
         return SettingRow(path, "=", plain_scalar(rule[2:]), (), cells[0], {}, {})
     first, *rest = rule.split(", ")
     kind, _, default = first.partition(" ")
-    words = (
-        {theirs: plain_scalar(ours) for theirs, ours in (word.split("=") for word in default.split())}
-        if "=" in default
-        else {}
-    )
+    words = dict(word.split("=") for word in default.split()) if "=" in default else {}
     options = {name: plain_scalar(value) for name, _, value in (option.partition(" ") for option in rest)}
     usual = plain_scalar(default) if default and not words else None
     if kind not in _KINDS or not options.keys() <= _OPTIONS:

@@ -141,8 +141,25 @@ def test_rolls_activations(strategy: str, where: str, value: str, again: bool) -
 def test_rolls_modules_that_are_computed_again_are_said() -> None:
     text = ROLL.format(**USUAL)
     tree = yaml.safe_load(text)
-    tree["actor_train"]["strategy_args"]["strategy_config"] = {"recompute_granularity": "selective"}
-    assert "trainer.recipe.recompute" in read("roll", yaml.safe_dump(tree)).assumed
+    for modules, again in (("moe,layernorm", True), ("core_attn", False), (["core_attn", "mlp"], True), (None, False)):
+        config = {"recompute_granularity": "selective", "recompute_modules": modules}
+        tree["actor_train"]["strategy_args"]["strategy_config"] = config
+        job = read("roll", yaml.safe_dump(tree))
+        assert job.trainer.recipe.recompute == again
+        assert "trainer.recipe.recompute" in job.assumed
+
+
+@pytest.mark.parametrize(("said", "again"), [("full", True), ("selective", False), ("none", False)])
+def test_megatrons_activations(said: str, again: bool) -> None:
+    """ms-swift, like Megatron-LM: selective is core attention alone; that it counts for nothing is assumed."""
+    job = read("ms-swift", f"{SWIFT.replace('swift rlhf', 'megatron rlhf')} --recompute_granularity {said}")
+    assert job.trainer.recipe.recompute == again
+    assert ("trainer.recipe.recompute" in job.assumed) == (not again)
+
+
+def test_skyrls_imitated_int4_is_said() -> None:
+    job = read("skyrl", f"{SKYRL} trainer.policy.model.fake_int4_qat.enabled=true")
+    assert "trainer.recipe.precision" in job.assumed
 
 
 INT4 = """RUNTIME="{ \\"env_vars\\": { \\"MASTER_ADDR\\": \\"${MASTER_ADDR}\\",

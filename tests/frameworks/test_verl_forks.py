@@ -178,6 +178,25 @@ def test_rllm_on_tinker_is_read_by_its_own_keys() -> None:
     assert scenario.engine.lora.rank == 16
 
 
+@pytest.mark.parametrize(("partial", "way"), [("true", "finish_on_old_weights"), ("false", "drain")])
+def test_rllms_asynchronous_training_on_tinker_is_its_own(partial: str, way: str) -> None:
+    """examples/countdown/unified_trainer/train_countdown_unified_tinker_async.sh; rllm/trainer/sync_coordinator.py."""
+    its = "rllm.async_training"
+    words = (
+        f"rllm/backend=tinker model.name=Qwen/Qwen3-8B training.group_size=8 data.train_batch_size=1 {its}.enable=true"
+    )
+    words += f" {its}.mini_batch_size=32 {its}.staleness_threshold=0.5 {its}.trigger_parameter_sync_step=2"
+    words += f" {its}.partial_rollout={partial} rllm.workflow.n_parallel_tasks=100 data.max_response_length=2048"
+    scenario = scenario_from("tinker", settings_of_words(["python", "train.py", *words.split()])).scenario
+    assert (scenario.trainer.batch_samples, scenario.trainer.minibatches, scenario.sync.every_pulls) == (
+        32 * 8 * 2,
+        2,
+        2,
+    )
+    assert (scenario.admission.law, scenario.admission.staleness_threshold) == ("per_sync_window", 0.5)
+    assert (scenario.sync.in_flight, scenario.fleet.max_in_flight_samples) == (way, 100)
+
+
 @pytest.mark.parametrize("mode", ["sglang:d4p1t2+d2t4", "sglang.d4p1t2+d2t4", "sglang.d4p1m2+d2p1m4"])
 def test_areal_allocations_of_every_age(mode: str) -> None:
     text = f"actor: {{path: Qwen/Qwen2.5-7B}}\ngconfig: {{n_samples: 4}}\nallocation_mode: {mode}\n"
