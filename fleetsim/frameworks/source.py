@@ -10,20 +10,21 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.arguments import PROGRAM, add_arguments, entry_of, environment_of, server_of, starts_something
-from fleetsim.frameworks.python_source import command_of, printed_config, settings_of_python
+from fleetsim.frameworks.python_source import command_of, settings_of_python
 from fleetsim.frameworks.settings import RunSettings, requirements_of
 from fleetsim.frameworks.shell import expanded, places
 from fleetsim.frameworks.shell_values import Words
 from fleetsim.frameworks.trees import tree_of_json, tree_of_toml, tree_of_yaml
 from fleetsim.frameworks.trl import CLASSES
 
+Printed = Callable[[str], Mapping[str, Any] | None]
 MAX_BYTES = 2**20
 _DEEPEST_PARENT = 6
 _TREES = {".yaml": tree_of_yaml, ".yml": tree_of_yaml, ".toml": tree_of_toml, ".json": tree_of_json}
@@ -43,15 +44,15 @@ _OWN_CONFIG = re.compile(
 _CONFIG_KEYS = ("config", "config_file", "config_path")
 
 
-def read_source(path: str, words: Sequence[str] = ()) -> RunSettings:
+def read_source(path: str, words: Sequence[str] = (), printed: Printed = lambda path: None) -> RunSettings:
     """The settings of a configuration file, with flags or `key=value` words on top.
 
-    Of a log, the configuration that the framework printed into it. Raises InputError.
+    printed: what finds the configuration that a framework printed into its log. Raises InputError.
     """
     if os.path.splitext(path)[1].lower() not in (*_TREES, ".py"):
-        printed = printed_config(path)
-        if printed is not None:
-            settings = _of_tree({**printed, "defaults": None}, path, None, 0)
+        found = printed(path)
+        if found is not None:
+            settings = _of_tree({**found, "defaults": None}, path, None, 0)
             return settings_of_words(words).over(settings) if words else settings
     return parsed_source(read_text(path, "CONFIG", MAX_BYTES), path, words, Path(path).parent)
 
@@ -276,10 +277,11 @@ def _own_config(program: str, folder: Path) -> list[str]:
     return []
 
 
-def settings_from(words: Sequence[str]) -> tuple[str, RunSettings]:
+def settings_from(words: Sequence[str], printed: Printed) -> tuple[str, RunSettings]:
     """What the configuration is called, and its settings: of a file or `-` (standard input), then of the other words.
 
-    A first word that is a flag or `key=value` says that there is no file. Raises InputError for what cannot be read.
+    A first word that is a flag or `key=value` says that there is no file. printed: as of `read_source`.
+    Raises InputError for what cannot be read.
     """
     if not words:
         raise InputError(
@@ -295,7 +297,7 @@ def settings_from(words: Sequence[str]) -> tuple[str, RunSettings]:
             ) from None
         return "stdin", parsed_source(text, "stdin", rest)
     if "\0" not in first and os.path.lexists(first):
-        return os.path.basename(first), read_source(first, rest)
+        return os.path.basename(first), read_source(first, rest, printed)
     if first.startswith("-") or "=" in first:
         return "flags", settings_of_words(words)
-    return first, read_source(first, rest)
+    return first, read_source(first, rest, printed)
