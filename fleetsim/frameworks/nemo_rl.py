@@ -9,7 +9,7 @@ nemo_rl/models/generation, vllm/config.py, dynamo/config.py, trtllm/config.py, s
 
 from __future__ import annotations
 
-from msgspec import Struct
+from collections.abc import Mapping
 
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft, ServedModel
@@ -60,8 +60,8 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     prompt = draft.settings.get("data.max_input_seq_length")
     longest = output.value + (int(prompt[1]) if prompt is not None and str(prompt[1]).isdigit() else 0)
     draft.could(common.OUTPUT_CAP, output.value, lambda want: {"policy.max_total_sequence_length": longest})
-    beside = _put_beside(draft)
-    _put_pools(draft, beside)
+    taken, taught = _put_beside(draft)
+    _put_pools(draft, taken)
     if draft.settings.has("async_rl"):
         _single_controller(draft, prompts, n)
     elif draft.flag("grpo.async_grpo.enabled", default=False).value:
@@ -81,7 +81,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     needed = draft.maybe_number("grpo.seq_logprob_error_threshold") is not None
     with_old = lambda want: {one_ratio.key: not want} if (one or want) and not needed else None  # noqa: E731
     old, reference = Read(one_ratio.key, needed or not one_ratio.value, True, with_old), above_0(penalty, 0.01)
-    common.hardware_and_times(draft, speed, old, reference, taught=beside.taught, called="policy log-probs")
+    common.hardware_and_times(draft, speed, old, reference, taught=taught, called="policy log-probs")
     _put_recipe(draft)
     own = draft.text("data.default.env_name", "data.train.env_name", "data.env_name", default="math")
     pool = f"env.{own.value}.num_workers"
@@ -182,17 +182,9 @@ def _single_controller(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
     put_rows(draft, "updates")
 
 
-class _NodesBeside(Struct, frozen=True):
-    """Of the cluster's nodes, those that neither train nor generate; of a single node, its GPUs. taught: teachers pass
-    over every sample on the trainer's GPUs."""
-
-    nodes: int
-    gpus_of_one: int
-    taught: bool
-
-
-def _put_beside(draft: Draft) -> _NodesBeside:
-    """Reward models, teachers and what NeMo-Gym starts: grpo.py takes the nodes of the first two off the cluster."""
+def _put_beside(draft: Draft) -> tuple[dict[str, int], bool]:
+    """Reward models, teachers and what NeMo-Gym starts: grpo.py takes the nodes of the first two off the cluster, or
+    their GPUs off its only node; how many of either, and whether teachers pass on the trainer's GPUs."""
     per_node = draft.count("cluster.gpus_per_node", default=1).value
     single = draft.count("cluster.num_nodes", default=1).value == 1
     reward, nodes, gpus = "env.reward_model", 0, 0
@@ -222,12 +214,11 @@ def _put_beside(draft: Draft) -> _NodesBeside:
     if gym is not None and gym.value:
         roles.judged(draft, f"{gym.key}: judges of NeMo-Gym", gym.value * per_node)
     draft.settings.see(reward, "env.nemo_gym", "_teachers")
-    return _NodesBeside(nodes, gpus if single else 0, taught)
+    return {"num_nodes": nodes, "gpus_per_node": gpus if single else 0}, taught
 
 
-def _put_pools(draft: Draft, beside: _NodesBeside) -> None:
-    """The trainer's GPUs, the instances and their engine."""
-    taken = {"num_nodes": beside.nodes, "gpus_per_node": beside.gpus_of_one}
+def _put_pools(draft: Draft, taken: Mapping[str, int]) -> None:
+    """The trainer's GPUs, the instances and their engine. taken: by others, of the cluster's nodes and of a node."""
     nodes, per_node = (draft.count(f"cluster.{word}", default=1).plus(-n) for word, n in taken.items())
     if nodes.value < 1 or per_node.value < 1:
         rule = "are all taken by reward models and teachers"
