@@ -11,7 +11,7 @@ import re
 
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Read, never, on_nodes, one_of, switched, times, turned
+from fleetsim.frameworks.reading import Read, never, one_of, switched, times, turned
 from fleetsim.frameworks.sides import adapter, pooled, sglang_drafts
 from fleetsim.frameworks.tables import put_rows
 
@@ -114,10 +114,7 @@ def _taught(draft: Draft) -> bool:
 
 
 def _gpus(draft: Draft, async_: bool) -> tuple[int, int]:
-    nodes = draft.count("actor_num_nodes", default=1)
-    per_node = draft.count("actor_num_gpus_per_node", default=8)
-    trainer = on_nodes(nodes, per_node)
-    draft.put("trainer.gpus", trainer.value, trainer)
+    trainer = put_rows(draft, "trainer GPUs")["trainer.gpus"]
     together = draft.flag("colocate", default=False)
     if together.value and async_:
         draft.refuse(together.key, True, "train_async.py has no colocated mode", "drop it, or run train.py")

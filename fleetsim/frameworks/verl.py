@@ -156,7 +156,7 @@ def _put_imitated(draft: Draft) -> None:
 
 def _turns(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     """Whole batches, on shared GPUs or on GPUs of their own for rollout."""
-    gpus = _trainer_gpus(draft)
+    gpus = put_rows(draft, "trainer GPUs")["trainer.gpus"]
     if draft.mode == "one_step_off_policy":
         _rollout_gpus(draft, per_instance, "rollout")
     else:
@@ -169,7 +169,7 @@ def _turns(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
 
 
 def _fully_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
-    _trainer_gpus(draft)
+    put_rows(draft, "trainer GPUs")
     _rollout_gpus(draft, per_instance, "rollout")
     mini = draft.count(f"{ACTOR}.ppo_mini_batch_size", default=256)
     pulls = draft.count("async_training.require_batches", default=1)
@@ -197,7 +197,7 @@ def _v1_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     section = f"trainer.v1.{'separate' if separate else 'colocate'}_async"
     batch = _rollout_batch(draft, n)
     if separate:
-        _trainer_gpus(draft)
+        put_rows(draft, "trainer GPUs")
         _rollout_gpus(draft, per_instance, ROLLOUT)
         mini = draft.count(f"{ACTOR}.ppo_mini_batch_size", default=256)
         parts = draft.count(f"{section}.parameter_sync_step", default=4)
@@ -222,7 +222,7 @@ def _v1_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
             if draft.flag(adaptive, default=True).value:
                 draft.note(adaptive, "the share stays where it starts")
     else:
-        gpus = _trainer_gpus(draft)
+        gpus = put_rows(draft, "trainer GPUs")["trainer.gpus"]
         draft.parted("fleet.instances", gpus, per_instance)
         put_rows(draft, "shared GPUs")
     put_rows(draft, "v1 async", f"{section}.")
@@ -249,13 +249,6 @@ def _instance_gpus(draft: Draft) -> Read[int]:
     draft.could("engine.pp", 1, one_of({}), 1)
     put_rows(draft, "engine ranks", f"{ROLLOUT}.")
     return tp
-
-
-def _trainer_gpus(draft: Draft) -> Read[int]:
-    """GPUs of the trainer, which it puts."""
-    nodes = draft.count("trainer.nnodes", default=1)
-    per_node = draft.count("trainer.n_gpus_per_node", default=8)
-    return draft.take("trainer.gpus", on_nodes(nodes, per_node))
 
 
 def _rollout_batch(draft: Draft, n: Read[int]) -> Read[int]:
