@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from typing import Any
 
 from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
 from fleetsim.frameworks.settings import RunSettings, normal
-from fleetsim.json_text import from_json
 
 _PAIR = re.compile(r"([+~]{0,2}[A-Za-z_][\w./@-]*)=(.*)", re.DOTALL)
 _FLAG = re.compile(r"--([A-Za-z_][\w.-]*)(?:=(.*))?", re.DOTALL)
@@ -145,17 +144,11 @@ def _processes(launcher: RunSettings, words: Sequence[tuple[str, bool]]) -> None
 
 
 def environment_of(words: Sequence[tuple[str, bool]]) -> RunSettings:
-    """The variables that `ray job submit --runtime-env-json` gives a program, as far as its text is known."""
+    """The variables that `ray job submit --runtime-env-json` gives a program, as far as their text is known."""
     given = RunSettings()
-    for (text, _), (behind, _) in pairwise((*words, ("", True))):
-        flag, sign, value = text.partition("=")
-        try:
-            tree = from_json(value if sign else behind) if flag == "--runtime-env-json" else None
-        except ValueError:
-            tree = None
-        if isinstance(tree, dict):
-            given.add("launcher.env", tree.get("env_vars"))
-    return given
+    add_arguments(given, [(text, True) for text, _ in words])
+    variables = given.below("runtime_env_json.env_vars")
+    return RunSettings({key: given.found[key] for key in variables}).below_key("launcher")
 
 
 def _base(text: str) -> str:

@@ -287,6 +287,14 @@ def recomputed(draft: Draft, *keys: str) -> None:
         draft.assume(path, bool(modules), f"{why} counts as computed again", f"--set {path}={not modules}".lower())
 
 
+def listed(draft: Draft, key: str, what: str) -> Read[int] | None:
+    """How many a list names; None where there is none."""
+    found = draft.settings.get(key)
+    if found is None or not isinstance(found[1], list) or not found[1]:
+        return None
+    return Read(f"{what} in {found[0].key}", len(found[1]), True)
+
+
 def imitated(draft: Draft, read: Read[Any]) -> None:
     """Training that imitates fewer bits than it computes in."""
     why = f"{read}: imitated in 16 bits, which takes longer"

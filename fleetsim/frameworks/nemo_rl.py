@@ -118,9 +118,8 @@ def _turns(draft: Draft) -> tuple[Read[int] | None, bool]:
 
 
 def _counted(draft: Draft, key: str, example: int, based: bool) -> Read[int]:
-    if based:
-        return draft.count(key, default=example)
-    return draft.needed_count(key, remedy=f"-- {key}={example}, or name the file it builds on under defaults:")
+    remedy = f"-- {key}={example}, or name the file it builds on under defaults:"
+    return draft.needed_count(key, remedy=remedy, usual=based * example)
 
 
 def _limits(draft: Draft) -> None:

@@ -35,16 +35,14 @@ class Requirement(Struct, frozen=True):
     def only_before(self, version: Version) -> bool:
         """Whether every version that it allows is older than this one."""
         return any(
-            _short(found) <= version if sign == "<" else _short(found) < version
-            for sign, found in _bounds(self.text)
-            if sign in ("==", "===", "<=", "<") or (sign == "~=" and len(found) > len(version))
+            found <= version if sign == "<" else found < version
+            for sign, found, written in _bounds(self.text)
+            if sign in ("==", "===", "<=", "<") or (sign == "~=" and written > len(version))
         )
 
     def only_from(self, version: Version) -> bool:
         """Whether every version that it allows is this one or newer."""
-        return any(
-            _short(found) >= version for sign, found in _bounds(self.text) if sign in ("==", "===", "~=", ">=", ">")
-        )
+        return any(found >= version for sign, found, _ in _bounds(self.text) if sign in ("==", "===", "~=", ">=", ">"))
 
 
 def requirements_of(text: str) -> dict[str, Requirement]:
@@ -55,16 +53,10 @@ def requirements_of(text: str) -> dict[str, Requirement]:
     return found
 
 
-def _bounds(text: str) -> Iterator[tuple[str, Version]]:
+def _bounds(text: str) -> Iterator[tuple[str, Version, int]]:
+    """Each sign with its version, without zeros at its end (1.11 and 1.11.0 are one), and the numbers that it has."""
     for sign, version in _PARTS.findall(text):
-        yield sign, tuple(map(int, version.split(".")))
-
-
-def _short(version: Version) -> Version:
-    """Without zeros at its end: 1.11 and 1.11.0 are one version."""
-    while len(version) > 1 and version[-1] == 0:
-        version = version[:-1]
-    return version
+        yield sign, tuple(map(int, re.sub(r"(\.0+)+\Z", "", version).split("."))), version.count(".") + 1
 
 
 # Resolvers of NeMo-RL, of verl and of RLinf.

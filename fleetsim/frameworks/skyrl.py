@@ -142,9 +142,7 @@ def _gpus(draft: Draft, together: Read[bool]) -> None:
 
     draft.put("trainer.gpus", gpus.value, gpus, back=with_reference)
     engines = draft.count(f"{ENGINE}.num_engines", default=1)
-    servers = draft.settings.get(f"{ENGINE}.external_server_urls")  # started by others, an engine each
-    if servers is not None and isinstance(servers[1], list) and servers[1]:
-        engines = Read(f"servers in {servers[0].key}", len(servers[1]), True)
+    engines = common.listed(draft, f"{ENGINE}.external_server_urls", "servers") or engines  # others', an engine each
     tp, pp, dp = put_rows(draft, "ranks", f"{ENGINE}.").values()
     apart = draft.flag(f"{ENGINE}.enable_pd", default=False)
     asked = draft.count(f"{ENGINE}.num_prefill", default=1) if apart.value else None

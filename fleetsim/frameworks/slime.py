@@ -69,7 +69,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     roles.critic(draft, estimator, estimator.value == "ppo", switched(estimator.key, "ppo", "grpo"))
     put_rows(draft, "offload")
     # its patch of Megatron (docker/patch), linear layers; the engine's weights are those of the checkpoint
-    int4 = draft.flag("launcher.env.OPEN_TRAINING_INT4_FAKE_QAT_FLAG", default=False)
+    int4 = draft.flag("launcher.runtime_env_json.env_vars.OPEN_TRAINING_INT4_FAKE_QAT_FLAG", default=False)
     if int4.value:
         common.imitated(draft, int4)
     backend, rank = draft.text("train_backend", default=""), draft.count("lora_rank", default=0, least=0)

@@ -74,9 +74,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
 
 def _counted(draft: Draft, default: int, *keys: str) -> Read[int]:
     """A number that every recipe has; a run of another one must say it."""
-    if default:
-        return draft.count(*keys, default=default)
-    return draft.maybe_count(*keys) or draft.needed_count(keys[0], remedy=f"-- {keys[0]}=32")
+    return draft.needed_count(*keys, remedy=f"-- {keys[0]}=32", usual=default)
 
 
 def _lengths(draft: Draft, name: str, tokens: int) -> None:
