@@ -143,7 +143,7 @@ def _gpus(draft: Draft) -> None:
         if name.endswith("_judge"):
             roles.judged(draft, key, own)
         elif name.endswith("inference") and own:
-            roles.elsewhere(draft, key, own)
+            roles.passed(draft, key, own, "trainer.recipe.old_log_probs")
         elif name == "reward" and own and draft.flag("reward.use_reward_model", default=False).value:
             roles.judged(draft, key, own)
 
