@@ -14,7 +14,7 @@ from typing import Any
 from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
-from fleetsim.frameworks.settings import RunSettings, normal
+from fleetsim.frameworks.settings import RunSettings, Setting, normal
 
 _PAIR = re.compile(r"([+~]{0,2}[A-Za-z_][\w./@-]*)=(.*)", re.DOTALL)
 _FLAG = re.compile(r"--([A-Za-z_][\w.-]*)(?:=(.*))?", re.DOTALL)
@@ -148,7 +148,7 @@ def environment_of(words: Sequence[tuple[str, bool]]) -> RunSettings:
     given = RunSettings()
     add_arguments(given, [(text, True) for text, _ in words])
     variables = given.below("runtime_env_json.env_vars")
-    return RunSettings({key: given.found[key] for key in variables}).below_key("launcher")
+    return RunSettings({key: Setting(key, given.found[key].value) for key in variables}).below_key("launcher")
 
 
 def _base(text: str) -> str:
