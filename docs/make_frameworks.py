@@ -21,7 +21,6 @@ from fleetsim.config.load import load_scenario
 from fleetsim.frameworks.convert import FRAMEWORKS, Imported, scenario_from
 from fleetsim.frameworks.export import scenario_to
 from fleetsim.frameworks.source import read_source
-from fleetsim.frameworks.trl import CLASSES
 from fleetsim.frameworks.unread_keys import NOTES
 from fleetsim.job.derived_values import training_step_s
 from fleetsim.job.nameplate import generated_mean, limits_of
@@ -218,7 +217,7 @@ def _imported(framework: str) -> Iterator[Imported]:
     for file in sorted(p for p in DATA.iterdir() if p.is_file()):
         owner = max((f for f in FRAMEWORKS if file.name.replace("_", "-").startswith(f)), key=len)
         if owner == framework:
-            yield scenario_from(framework, read_source(str(file), (), CLASSES), file.name)
+            yield scenario_from(framework, read_source(str(file)), file.name)
 
 
 def _key(setting: str) -> str:

@@ -20,11 +20,14 @@ _MAX_DUPLICATES = 100
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def document(text: str, where: str) -> Any:
-    """The value of one YAML document; raises InputError as `yaml_text.from_yaml`, which asks it, says."""
+def document(text: str, where: str, kind: type[Builder] | None = None) -> Any:
+    """The value of one YAML document; raises InputError as `yaml_text.from_yaml`, which asks it, says.
+
+    kind: of a document that may hold more than a scenario does.
+    """
     events: Iterator[Any] = iter(yaml.parse(text, Loader=_Parser))
+    builder = (kind or Builder)(events, where)
     try:
-        builder = _Builder(events, where)
         value = builder.document()
     except yaml.YAMLError as error:
         raise InputError([_no_yaml(error, where)]) from None
@@ -44,7 +47,7 @@ def _no_yaml(error: yaml.YAMLError, where: str) -> Problem:
     )
 
 
-class _Builder:
+class Builder:
     """Builds plain values from parser events, one document, counting nodes and depth as it goes."""
 
     def __init__(self, events: Iterator[Any], where: str) -> None:
@@ -53,11 +56,12 @@ class _Builder:
         self.nodes = 0
 
     def document(self) -> Any:
+        """The only document."""
         next(self.events)  # stream start
         event = next(self.events)
         if isinstance(event, yaml.StreamEndEvent):
             self._stop(None, "empty", "holds no YAML document", "write at least one section, or start from a preset")
-        value = self._value(next(self.events), 1)
+        value = self.value(next(self.events), 1)
         next(self.events)  # document end
         if not isinstance(next(self.events), yaml.StreamEndEvent):
             self._stop(None, "---", "holds more than one YAML document", "keep one document per file")
@@ -67,7 +71,8 @@ class _Builder:
         line = "" if event is None else f":{event.start_mark.line + 1}"
         raise InputError([*self.problems, Problem(text("{}{}", self.where, line), value, rule, remedy)])
 
-    def _value(self, event: Any, depth: int) -> Any:
+    def value(self, event: Any, depth: int) -> Any:
+        """What begins with this event."""
         self.nodes += 1
         if self.nodes > MAX_NODES:
             self._stop(event, f"> {MAX_NODES} nodes", "holds too many values", "a scenario has a few hundred at most")
@@ -78,26 +83,28 @@ class _Builder:
             self._stop(event, f"{sign}{event.anchor}", "anchors and aliases are refused", "write the value out")
         if event.tag is not None and event.tag != "!":
             self._stop(event, event.tag, "YAML tags are refused", "write a plain value")
+        return self.content(event, depth)
+
+    def content(self, event: Any, depth: int) -> Any:
+        """The same, whatever is said of it."""
         if isinstance(event, yaml.ScalarEvent):
             return plain_scalar(event.value) if event.implicit[0] else event.value
         if isinstance(event, yaml.SequenceStartEvent):
-            return self._sequence(depth)
-        return self._mapping(depth)
+            items = []
+            while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
+                items.append(self.value(event, depth + 1))
+            return items
+        return self.mapping(depth)
 
-    def _sequence(self, depth: int) -> list[Any]:
-        items = []
-        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
-            items.append(self._value(event, depth + 1))
-        return items
-
-    def _mapping(self, depth: int) -> dict[str, Any]:
+    def mapping(self, depth: int) -> dict[str, Any]:
+        """A mapping, of which the beginning is read."""
         mapping: dict[str, Any] = {}
         while not isinstance(key_event := next(self.events), yaml.MappingEndEvent):
             if not isinstance(key_event, yaml.ScalarEvent):
                 self._stop(key_event, "? ...", "a key must be a single word", "write key: value")
-            self._value(key_event, depth + 1)  # for its checks; a key is its own text, whatever it looks like
+            self.value(key_event, depth + 1)  # for its checks; a key is its own text, whatever it looks like
             key = key_event.value
-            value = self._value(next(self.events), depth + 1)
+            value = self.value(next(self.events), depth + 1)
             if key in mapping and len(self.problems) < _MAX_DUPLICATES:
                 self.problems.append(
                     Problem(

@@ -55,13 +55,14 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     decoupled = draft.flag("actor.use_decoupled_loss", default=False)
     recompute = draft.flag("actor.recompute_logprob", default=False)
     method = draft.text("actor.prox_logp_method", default="recompute")
-    old, with_old = recompute.value, recompute.written
+    old = recompute
     if decoupled.value:
-        old, with_old = method.value != "loglinear", switched(method.key, "recompute", "loglinear")
-    reference = draft.number("actor.kl_ctl", default=0.1).value > 0 and draft.settings.has("ref")
+        old = Read(method.key, method.value != "loglinear", True, switched(method.key, "recompute", "loglinear"))
+    penalty = draft.number("actor.kl_ctl", default=0.1)
     with_ref = {"actor.kl_ctl": 0.1, "ref.backend": "${actor.backend}", "ref.path": "${actor.path}"}
-    back = one_of({True: with_ref, False: {"actor.kl_ctl": 0.0}})
-    common.hardware_and_times(draft, speed, old, reference, with_old=with_old, with_reference=back)
+    back = one_of({True: with_ref, False: {penalty.key: 0.0}})
+    reference = Read(penalty.key, penalty.value > 0 and draft.settings.has("ref"), True, back)
+    common.hardware_and_times(draft, speed, old, reference)
     put_rows(draft, "trainer")
     _roles(draft)
 

@@ -14,7 +14,7 @@ from typing import Any
 from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
-from fleetsim.frameworks.settings import RunSettings, normal
+from fleetsim.frameworks.settings import RunSettings, Setting, normal
 
 _PAIR = re.compile(r"([+~]{0,2}[A-Za-z_][\w./@-]*)=(.*)", re.DOTALL)
 _FLAG = re.compile(r"--([A-Za-z_][\w.-]*)(?:=(.*))?", re.DOTALL)
@@ -31,7 +31,7 @@ _SBATCH = {"-N": "--nodes", "-c": "--cpus-per-task"}
 _SHORT = {"-tp": "--tensor-parallel-size", "-dp": "--data-parallel-size", "-pp": "--pipeline-parallel-size"}
 
 
-def add_arguments(settings: RunSettings, words: Sequence[tuple[str, bool]], where: str) -> None:
+def add_arguments(settings: RunSettings, words: Sequence[tuple[str, bool]]) -> None:
     """Put the settings of a program's own words (text, whether all of it is known) into `settings`."""
     i = 0
     while i < len(words):
@@ -44,12 +44,12 @@ def add_arguments(settings: RunSettings, words: Sequence[tuple[str, bool]], wher
                 if words[i] != ("", False) or not values:  # `--n 8 $MORE`: what is not known there may be more flags
                     values.append(words[i])
                 i += 1
-            _put(settings, flag[1], values, f"--{flag[1]}", where)
+            _put(settings, flag[1], values, f"--{flag[1]}")
         elif pair:
             if pair[1].startswith("~"):
                 settings.drop(pair[1][1:])
             else:
-                _put(settings, pair[1].lstrip("+"), [(pair[2], known)], pair[1].lstrip("+"), where)
+                _put(settings, pair[1].lstrip("+"), [(pair[2], known)], pair[1].lstrip("+"))
         elif text.startswith("~"):
             settings.drop(text[1:])
         elif text == "@" and i < len(words):
@@ -70,11 +70,11 @@ def entry_of(words: Sequence[tuple[str, bool]]) -> tuple[str, int, RunSettings] 
             before = words[i - 1][0] if i else ""
             if before in ("-m", "--module") and not text.startswith(_LAUNCHER_MODULES):
                 _processes(launcher, words[last:i])
-                launcher.add(PROGRAM, f"{text.replace('.', '/')}.py", "launcher")
+                launcher.add(PROGRAM, f"{text.replace('.', '/')}.py")
                 return text, i + 1, launcher
             if text.endswith(".py") or (_base(text) in _COMMANDS and before != "-m"):
                 _processes(launcher, words[last:i])
-                launcher.add(PROGRAM, text, "launcher")
+                launcher.add(PROGRAM, text)
                 return _base(text), i + 1, launcher
     for i, (text, _) in enumerate(words[:4]):
         if _base(text) in _COMMANDS:
@@ -102,7 +102,7 @@ def of_slurm(script: str) -> dict[str, str]:
     for line in takewhile(lambda line: not line.strip() or line.startswith("#"), script.splitlines()):
         if line.startswith("#SBATCH "):
             flag, *rest = line.removeprefix("#SBATCH ").split("#")[0].split()[:2] or [""]
-            add_arguments(asked, [(_SBATCH.get(flag, flag), True), *((word, True) for word in rest)], "#SBATCH")
+            add_arguments(asked, [(_SBATCH.get(flag, flag), True), *((word, True) for word in rest)])
     said = {setting.key.lstrip("-"): str(setting.value) for setting in asked.found.values()}
     gres = re.search(r"\bgpu(?::[A-Za-z]\w*)?:(\d+)", said.get("gres", ""))
     per_node = said.get("gpus-per-node", "").rpartition(":")[2]
@@ -137,10 +137,18 @@ def server_of(words: Sequence[tuple[str, bool]]) -> tuple[str, list[tuple[str, b
 
 def _processes(launcher: RunSettings, words: Sequence[tuple[str, bool]]) -> None:
     all_flags = RunSettings()
-    add_arguments(all_flags, words, "launcher")
+    add_arguments(all_flags, words)
     for key, setting in all_flags.found.items():
         if key.lower() in _PROCESS_FLAGS:
-            launcher.add(f"launcher.{key.lower()}", setting.value, setting.where)
+            launcher.add(f"launcher.{key.lower()}", setting.value)
+
+
+def environment_of(words: Sequence[tuple[str, bool]]) -> RunSettings:
+    """The variables that `ray job submit --runtime-env-json` gives a program, as far as their text is known."""
+    given = RunSettings()
+    add_arguments(given, [(text, True) for text, _ in words])
+    variables = given.below("runtime_env_json.env_vars")
+    return RunSettings({key: Setting(key, given.found[key].value) for key in variables}).below_key("launcher")
 
 
 def _base(text: str) -> str:
@@ -152,7 +160,7 @@ def starts_something(text: str) -> bool:
     return (text.startswith("-") and not _NUMBER.match(text)) or bool(_PAIR.fullmatch(text)) or text in ("&&", "|", "@")
 
 
-def _put(settings: RunSettings, key: str, values: Sequence[tuple[str, bool]], shown: str, where: str) -> None:
+def _put(settings: RunSettings, key: str, values: Sequence[tuple[str, bool]], shown: str) -> None:
     unknown = [text for text, known in values if not known]
     if unknown:
         # A path whose folder is unknown still ends in a name.
@@ -171,7 +179,7 @@ def _put(settings: RunSettings, key: str, values: Sequence[tuple[str, bool]], sh
         value: Any = True
     else:
         value = parsed[0] if len(parsed) == 1 else parsed
-    settings.add(shown if shown.startswith("--") else key, value, where)
+    settings.add(shown if shown.startswith("--") else key, value)
 
 
 def _value(text: str) -> Any:

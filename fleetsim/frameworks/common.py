@@ -10,7 +10,7 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.frameworks.draft import Assumed, Draft
-from fleetsim.frameworks.reading import Back, Read, worded, writes
+from fleetsim.frameworks.reading import Back, Read, one_of, worded, writes
 
 # Published runs of reasoning and instruct models reach 0.27 to 0.39 of their length cap in the mean (Marin's and
 # AReaL's runs, verl's V1 report, NeMo-RL's performance page): their middle.
@@ -111,18 +111,16 @@ def lengths(
 def hardware_and_times(
     draft: Draft,
     speed: TrainerSpeed | None,
-    old: bool,
-    reference: bool = False,
+    old: Read[bool] | bool,
+    reference: Read[bool] | bool = False,
     *,
-    with_old: Back | None = None,
-    with_reference: Back | None = None,
     taught: bool = False,
     called: str = "old log-probs",
 ) -> None:
     """GPU type, the passes beside the update, seconds of the trainer and of a sync.
 
-    old, reference: whether log-probs of the policy, and of a reference model, are computed; with_*: the settings that
-    make it so or not. taught: a teacher passes as a reference does. called: the policy's own pass.
+    old, reference: whether log-probs of the policy, and of a reference model, are computed, and the settings that make
+    it so or not, if any do. taught: a teacher passes as a reference does. called: the policy's own pass.
     """
     name = draft.given.get("engine.model", draft.values.get("engine.model"))
     gpus = draft.given.get("trainer.gpus", draft.values.get("trainer.gpus"))
@@ -140,7 +138,9 @@ def hardware_and_times(
         draft.assume("engine.gpu", DEFAULT_GPU, "the configuration does not name the GPU")
     gpu = draft.given.get("engine.gpu", draft.values.get("engine.gpu"))
     found = found if named is not None and gpu == named.value else estimated(gpu)
-    made_by = {"framework": draft.framework, "old_log_probs": old, "reference": reference or taught}
+    read = {"old_log_probs": old, "reference": reference}
+    own, other = (pass_.value if isinstance(pass_, Read) else pass_ for pass_ in read.values())
+    made_by = {"framework": draft.framework, "old_log_probs": own, "reference": other or taught}
     if found is None:
         why = "seconds of compute per optimizer step: no model shape to estimate from"
         draft.assume("trainer.fixed_s", 20.0, why, measured)
@@ -149,14 +149,14 @@ def hardware_and_times(
         why = f"estimated for an update on {gpus} {gpu}, activations recomputed; a plan works it out for its own batch"
         draft.assume("trainer.fixed_s", 0.0, "all trainer seconds are counted per token", measured)
         draft.assume("trainer.per_token_s", _short(found[0]), why, measured)
-        made = {called: old, "reference log-probs": reference or taught}
+        made = {called: own, "reference log-probs": other or taught}
         phases = [{"name": which, "per_token_s": _short(found[1])} for which, is_made in made.items() if is_made]
         if phases:
             draft.assume("trainer.phases", phases, "estimated forward passes", measured)
     draft.values |= {f"trainer.recipe.{name}": value for name, value in made_by.items()}
-    for path, value, back in (("old_log_probs", old, with_old), ("reference", reference, with_reference)):
-        if back is not None:
-            draft.could(f"trainer.recipe.{path}", value, back)
+    for name, pass_ in read.items():
+        if isinstance(pass_, Read):
+            draft.could(f"trainer.recipe.{name}", pass_.value, pass_.written)
     how = "the seconds of a sync follow from the model's bytes and the bandwidths of sync.link"
     remedy = "--set sync.pause_s=SECONDS --set sync.trainer_block_s=SECONDS --set sync.publish_s=SECONDS"
     draft.assumed.append(Assumed("sync.pause_s", "by transport", how, remedy))
@@ -246,6 +246,7 @@ def ranks(draft: Draft, samples: Read[int] | None = None) -> int:
     return max(1, gpus // each)
 
 
+_WORDS = re.compile(r"[a-z]\w*")
 _WIDE = {"bfloat16": "bfloat16", "bf16": "bfloat16", "float16": "float16", "fp16": "float16"}
 # Parts of a setting's text, the longer one first; GPTQ and AWQ are taken to be of 4 bits.
 _SMALL = {"mxfp4": "mxfp4", "fp4": "nvfp4", "fp8": "fp8", "int4": "int4", "awq": "int4", "gptq": "int4"}
@@ -272,6 +273,32 @@ def weights_type(draft: Draft, *keys: str) -> None:
         draft.put("engine.dtype", small or _WIDE[value], read)
     elif "int" in value:
         draft.note(str(read), "quantized weights of this type: 16-bit weights are simulated")
+
+
+def recomputed(draft: Draft, *keys: str) -> None:
+    """Whether activations are computed again, as Megatron-LM says it (megatron/training/arguments.py): all of a layer,
+    or (selective) modules of it, core attention alone where none is named: that counts for nothing here."""
+    path, read = "trainer.recipe.recompute", draft.maybe_text(*keys)
+    named = draft.settings.get(*(key.replace("granularity", "modules") for key in keys))
+    draft.could(path, True, one_of({True: {keys[0]: "full"}}), True)
+    if read is not None and read.value != "full":
+        modules = set(_WORDS.findall(str(named[1]))) - {"core_attn"} if named and read.value == "selective" else set()
+        why = f"{read}, of {units.listed(sorted(modules), 'and')}: all" if modules else f"{read}: nothing"
+        draft.assume(path, bool(modules), f"{why} counts as computed again", f"--set {path}={not modules}".lower())
+
+
+def listed(draft: Draft, key: str, what: str) -> Read[int] | None:
+    """How many a list names; None where there is none."""
+    found = draft.settings.get(key)
+    if found is None or not isinstance(found[1], list) or not found[1]:
+        return None
+    return Read(f"{what} in {found[0].key}", len(found[1]), True)
+
+
+def imitated(draft: Draft, read: Read[Any]) -> None:
+    """Training that imitates fewer bits than it computes in."""
+    why = f"{read}: imitated in 16 bits, which takes longer"
+    draft.assume("trainer.recipe.precision", "bf16", why, "--set trainer.fixed_s=SECONDS, from your own logs")
 
 
 def cap_of_prompts(tokens: float) -> int:

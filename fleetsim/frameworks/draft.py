@@ -146,10 +146,11 @@ class Draft(Struct):
             return Read(keys[0], default, False)
         return read
 
-    def needed_count(self, *keys: str, remedy: str) -> Read[int]:
-        """A whole number that the framework has no default for; a problem where it is missing."""
+    def needed_count(self, *keys: str, remedy: str, usual: int = 0) -> Read[int]:
+        """A whole number that the framework has no default for, unless it has a usual one; a problem where it is
+        missing."""
         before = len(self.problems)
-        read = self.maybe_count(*keys)
+        read = self.count(*keys, default=usual) if usual else self.maybe_count(*keys)
         if read is None:
             if len(self.problems) == before:
                 self.refuse(keys[0], None, "is missing, and the framework has no default for it", remedy)
@@ -221,10 +222,8 @@ class Draft(Struct):
 
         now: what holds without it.
         """
-        if read is not None and read.given:
-            self.put(path, read.value, read, back=back, unless=unless)
-        else:
-            self.could(path, now, back or (read or Read(key, 0, False)).written, unless)
+        read = read or Read(key, 0, False)
+        self.where(read.given, path, read.value, read, back=back or read.written, now=now, unless=unless)
 
     def where(
         self, holds: bool, path: str, value: Any, *reads: Read[Any], back: Back, now: Any = None, why: str = "",

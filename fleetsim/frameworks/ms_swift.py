@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Read, on_nodes, one_of, switched, times, writes
+from fleetsim.frameworks.reading import Read, above_0, on_nodes, one_of, times, writes
 from fleetsim.frameworks.sides import adapter
 from fleetsim.frameworks.tables import FRAMEWORKS, put_rows
 from fleetsim.frameworks.trl import engine_mode, put_samples, put_server
@@ -51,10 +51,8 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     _rollout(draft, gpus, samples)
     common.transport(draft, None, {})
     put_rows(draft, "filter")
-    beta = draft.number("beta", default=0.04)
-    with_kl = switched(beta.key, 0.04, 0.0)
     # swift/rlhf_trainers/grpo_trainer.py, _prepare_batch_inputs: the policy's own pass is always made
-    common.hardware_and_times(draft, speed, True, beta.value > 0, with_reference=with_kl)
+    common.hardware_and_times(draft, speed, True, above_0(draft.number("beta", default=0.04), 0.04))
     put_rows(draft, "epochs")
     _trainer(draft, megatron)
 

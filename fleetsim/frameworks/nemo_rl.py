@@ -9,11 +9,11 @@ nemo_rl/models/generation, vllm/config.py, dynamo/config.py, trtllm/config.py, s
 
 from __future__ import annotations
 
-from msgspec import Struct
+from collections.abc import Mapping
 
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft, ServedModel
-from fleetsim.frameworks.reading import NODE_GPUS, Read, nodes_of, on_nodes, one_of, parts_of, switched, times, writes
+from fleetsim.frameworks.reading import NODE_GPUS, Read, above_0, nodes_of, on_nodes, one_of, parts_of, times, writes
 from fleetsim.frameworks.sides import vllm_drafts
 from fleetsim.frameworks.tables import entry_point_of, put_rows
 
@@ -60,8 +60,8 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     prompt = draft.settings.get("data.max_input_seq_length")
     longest = output.value + (int(prompt[1]) if prompt is not None and str(prompt[1]).isdigit() else 0)
     draft.could(common.OUTPUT_CAP, output.value, lambda want: {"policy.max_total_sequence_length": longest})
-    beside = _put_beside(draft)
-    _put_pools(draft, beside)
+    taken, taught = _put_beside(draft)
+    _put_pools(draft, taken)
     if draft.settings.has("async_rl"):
         _single_controller(draft, prompts, n)
     elif draft.flag("grpo.async_grpo.enabled", default=False).value:
@@ -76,14 +76,12 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.filtering(draft, drops, draft.number(over, default=1.0))
     _transport(draft)
     penalty = draft.number("loss_fn.reference_policy_kl_penalty", default=0.01)
-    with_kl, called = switched(penalty.key, 0.01, 0.0), "policy log-probs"
     # opd.py, _skip_prev_logprobs: of one update on its own samples the ratio is 1
     one_ratio = draft.flag("loss_fn.force_on_policy_ratio", default=False)
     needed = draft.maybe_number("grpo.seq_logprob_error_threshold") is not None
-    old = needed or not one_ratio.value
     with_old = lambda want: {one_ratio.key: not want} if (one or want) and not needed else None  # noqa: E731
-    passes = {"with_old": with_old, "with_reference": with_kl, "taught": beside.taught, "called": called}
-    common.hardware_and_times(draft, speed, old, penalty.value > 0, **passes)
+    old, reference = Read(one_ratio.key, needed or not one_ratio.value, True, with_old), above_0(penalty, 0.01)
+    common.hardware_and_times(draft, speed, old, reference, taught=taught, called="policy log-probs")
     _put_recipe(draft)
     own = draft.text("data.default.env_name", "data.train.env_name", "data.env_name", default="math")
     pool = f"env.{own.value}.num_workers"
@@ -120,9 +118,8 @@ def _turns(draft: Draft) -> tuple[Read[int] | None, bool]:
 
 
 def _counted(draft: Draft, key: str, example: int, based: bool) -> Read[int]:
-    if based:
-        return draft.count(key, default=example)
-    return draft.needed_count(key, remedy=f"-- {key}={example}, or name the file it builds on under defaults:")
+    remedy = f"-- {key}={example}, or name the file it builds on under defaults:"
+    return draft.needed_count(key, remedy=remedy, usual=based * example)
 
 
 def _limits(draft: Draft) -> None:
@@ -184,17 +181,9 @@ def _single_controller(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
     put_rows(draft, "updates")
 
 
-class _NodesBeside(Struct, frozen=True):
-    """Of the cluster's nodes, those that neither train nor generate; of a single node, its GPUs. taught: teachers pass
-    over every sample on the trainer's GPUs."""
-
-    nodes: int
-    gpus_of_one: int
-    taught: bool
-
-
-def _put_beside(draft: Draft) -> _NodesBeside:
-    """Reward models, teachers and what NeMo-Gym starts: grpo.py takes the nodes of the first two off the cluster."""
+def _put_beside(draft: Draft) -> tuple[dict[str, int], bool]:
+    """Reward models, teachers and what NeMo-Gym starts: grpo.py takes the nodes of the first two off the cluster, or
+    their GPUs off its only node; how many of either, and whether teachers pass on the trainer's GPUs."""
     per_node = draft.count("cluster.gpus_per_node", default=1).value
     single = draft.count("cluster.num_nodes", default=1).value == 1
     reward, nodes, gpus = "env.reward_model", 0, 0
@@ -224,12 +213,11 @@ def _put_beside(draft: Draft) -> _NodesBeside:
     if gym is not None and gym.value:
         roles.judged(draft, f"{gym.key}: judges of NeMo-Gym", gym.value * per_node)
     draft.settings.see(reward, "env.nemo_gym", "_teachers")
-    return _NodesBeside(nodes, gpus if single else 0, taught)
+    return {"num_nodes": nodes, "gpus_per_node": gpus if single else 0}, taught
 
 
-def _put_pools(draft: Draft, beside: _NodesBeside) -> None:
-    """The trainer's GPUs, the instances and their engine."""
-    taken = {"num_nodes": beside.nodes, "gpus_per_node": beside.gpus_of_one}
+def _put_pools(draft: Draft, taken: Mapping[str, int]) -> None:
+    """The trainer's GPUs, the instances and their engine. taken: by others, of the cluster's nodes and of a node."""
     nodes, per_node = (draft.count(f"cluster.{word}", default=1).plus(-n) for word, n in taken.items())
     if nodes.value < 1 or per_node.value < 1:
         rule = "are all taken by reward models and teachers"
@@ -333,6 +321,5 @@ def _put_recipe(draft: Draft) -> None:
         put_rows(draft, "precision", f"{section}.")
     quantized = draft.maybe_text("policy.quant_cfg")
     if quantized is not None:
-        why = f"{quantized}: imitated in 16 bits, which takes longer"
-        draft.assume("trainer.recipe.precision", "bf16", why, "--set trainer.fixed_s=SECONDS, from your own logs")
+        common.imitated(draft, quantized)
     draft.settings.see(other)

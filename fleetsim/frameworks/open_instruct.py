@@ -10,6 +10,7 @@ from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, never, one_line, one_of
 from fleetsim.frameworks.tables import put_rows
+from fleetsim.records import replace
 
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
@@ -56,9 +57,9 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     # GRPOExperimentConfig: no penalty without a reference, no correction of log-probs that are the engine's
     own, asked, uncorrected = vllm_logprobs.key, reference.key, {"use_rho_correction": False}
     with_old = one_of({True: {own: False}, False: {own: True, **uncorrected}}) if several else never
+    old = Read(own, several and not vllm_logprobs.value, True, with_old)
     back = one_of({True: {asked: True}, False: {asked: False, "beta": 0.0}})
-    made = (several and not vllm_logprobs.value, reference.value)
-    common.hardware_and_times(draft, speed, *made, with_old=with_old, with_reference=back)
+    common.hardware_and_times(draft, speed, old, replace(reference, back=back))
     # open_instruct/grpo_utils.py: one optimizer step for each mini-batch of each epoch; ZeRO-3 alone splits sequences
     put_rows(draft, "updates")
     parts = draft.count("sequence_parallel_size", default=1)

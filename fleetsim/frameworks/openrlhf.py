@@ -11,7 +11,7 @@ from typing import Any
 
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft, ServedModel
-from fleetsim.frameworks.reading import Read, on_nodes, one_line, one_of, switched, writes
+from fleetsim.frameworks.reading import Read, above_0, one_line, one_of, switched, writes
 from fleetsim.frameworks.tables import put_rows
 
 
@@ -54,8 +54,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
             draft.refuse(partial.key, True, "needs asynchronous training", "add --train.async_enable, or drop it")
     put_rows(draft, "requests")
     kl = draft.number("algo.kl.init_coef", "init_kl_coef", default=0.01)
-    with_kl = switched(kl.key, 0.01, 0.0)
-    common.hardware_and_times(draft, speed, True, kl.value > 0, with_reference=with_kl)
+    common.hardware_and_times(draft, speed, True, above_0(kl, 0.01))
     put_rows(draft, "trainer")
     common.ranks(draft, samples)
     _roles(draft, kl.value > 0, together)
@@ -108,9 +107,7 @@ def _roles(draft: Draft, reference: bool, together: Read[bool]) -> None:
 
 
 def _gpus(draft: Draft, is_async: bool, together: Read[bool]) -> None:
-    nodes = draft.count("actor.num_nodes", "actor_num_nodes", default=1)
-    per_node = draft.count("actor.num_gpus_per_node", "actor_num_gpus_per_node", default=8)
-    trainer = draft.take("trainer.gpus", on_nodes(nodes, per_node))
+    trainer = put_rows(draft, "trainer GPUs")["trainer.gpus"]
     engines = draft.needed_count("vllm.num_engines", "vllm_num_engines", remedy="-- --vllm.num_engines 8")
     draft.take("fleet.instances", engines)
     tp = put_rows(draft, "engine")["engine.tp"]

@@ -29,7 +29,6 @@ from fleetsim.frameworks.reversal import LeftOut, Limits, settled
 from fleetsim.frameworks.settings import RunSettings, normal, settings_of
 from fleetsim.frameworks.source import MAX_BYTES, parsed_source
 from fleetsim.frameworks.tables import FRAMEWORKS, Framework
-from fleetsim.frameworks.trl import CLASSES
 
 _HANDED_ON = re.compile(r"\$@|\$\{@|\$\*")
 _PARSER = re.compile(r"TrlParser|HfArgumentParser")
@@ -134,13 +133,9 @@ def patch_of(framework: str, scenario: Scenario, limits: Limits, path: str) -> C
 def configuration(framework: str, path: str) -> tuple[str, str, RunSettings]:
     """A framework's name as it is known, the text of a configuration of it, and its settings. Raises InputError."""
     framework, text = framework_name(framework), read_text(path, "--config", MAX_BYTES)
-    own = _parsed(text, path)
+    own = parsed_source(text, path, (), Path(path).parent)
     expect(own, framework)
     return framework, text, own
-
-
-def _parsed(text: str, path: str) -> RunSettings:
-    return parsed_source(text, path, (), CLASSES, Path(path).parent)
 
 
 def _key(key: str, own: RunSettings) -> str:
@@ -192,12 +187,12 @@ def _edited(text: str, path: str, own: RunSettings, inside: Mapping[str, Any]) -
     edit, after = edit_of(path), text
     if edit is None or not inside:
         return text
-    wanted = settings_of(inside.items(), path).over(own)
+    wanted = settings_of(inside.items()).over(own)
     try:
         for key, value in inside.items():
             after = edit(after, key, value)
         sections = {normal(key)[:n] for key in inside for n, c in enumerate(normal(key)) if c == "."}  # empty until now
-        same = _values(_parsed(after, path), sections) == _values(wanted, sections)
+        same = _values(parsed_source(after, path, (), Path(path).parent), sections) == _values(wanted, sections)
     except (Unchangeable, yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError):
         same = False
     if not same:

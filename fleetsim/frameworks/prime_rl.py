@@ -153,8 +153,10 @@ def _gpus(draft: Draft) -> int:
         trainer, rollout = times(nodes, per_node), times(infer_nodes, replicas, per_node)
         together = times(infer_nodes, per_node)
     else:
-        trainer = _listed(draft, "trainer_gpu_ids") or draft.count("deployment.num_train_gpus", default=1)
-        rollout = _listed(draft, "inference_gpu_ids") or draft.count("deployment.num_infer_gpus", default=1)
+        trainer = common.listed(draft, "trainer_gpu_ids", "GPUs") or draft.count("deployment.num_train_gpus", default=1)
+        rollout = common.listed(draft, "inference_gpu_ids", "GPUs") or draft.count(
+            "deployment.num_infer_gpus", default=1
+        )
         node = draft.count("deployment.gpus_per_node", default=8)
         if trainer.value + rollout.value > node.value:
             rule = f"with {trainer} is more than a node's {node.value} GPUs"
@@ -209,13 +211,6 @@ def _sides(draft: Draft, per_node: Read[int], tp: Read[int], experts: Read[bool]
         draft.where(experts.value, f"{SIDES}.{side}_dp", ranks.value, ranks, experts, now=1, back=never, unless=1)
         nodes.append(times(of, each))
     return Read(" + ".join(side.key for side in nodes), sum(side.value for side in nodes), True)
-
-
-def _listed(draft: Draft, key: str) -> Read[int] | None:
-    found = draft.settings.get(key)
-    if found is None or not isinstance(found[1], list) or not found[1]:
-        return None
-    return Read(f"GPUs in {found[0].key}", len(found[1]), True)
 
 
 def _admission(draft: Draft, batch: Read[int], group: Read[int], instances: int) -> None:

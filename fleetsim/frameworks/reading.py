@@ -144,9 +144,14 @@ def writes(key: str, like: Any = 1) -> Back:
     return Read(key, like, False).written
 
 
-def turned(read: Read[bool]) -> Back:
-    """Back from the contrary of a switch."""
-    return lambda want: read.written(not want)
+def turned(read: Read[bool]) -> Read[bool]:
+    """The contrary of a switch."""
+    return Read(read.key, not read.value, read.given, lambda want: read.written(not want))
+
+
+def above_0(read: Read[float], on: float) -> Read[bool]:
+    """Whether a number is more than nothing. on: what it is set to where it must be."""
+    return Read(read.key, read.value > 0, read.given, switched(read.key, on, 0.0))
 
 
 def never(_: Any) -> None:

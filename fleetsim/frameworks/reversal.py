@@ -266,7 +266,7 @@ def _started(mode: Mode) -> RunSettings:
 
 
 def _read(framework: str, base: RunSettings, values: Mapping[str, Any]) -> Draft:
-    draft = Draft(framework, settings_of(values.items(), "settings").over(base))
+    draft = Draft(framework, settings_of(values.items()).over(base))
     READERS[framework](draft, lambda model, gpu, gpus: (0.0, 0.0))
     return draft
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import NODE_GPUS, Read, never, one_of, switched, times
+from fleetsim.frameworks.reading import NODE_GPUS, Read, above_0, never, one_of, times
 from fleetsim.frameworks.tables import put_rows
+from fleetsim.records import replace
 
 PLACES = "cluster.component_placement"
 _RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?(?::[\d-]+)?")
@@ -142,7 +143,7 @@ def _gpus(draft: Draft) -> None:
         if name.endswith("_judge"):
             roles.judged(draft, key, own)
         elif name.endswith("inference") and own:
-            roles.elsewhere(draft, key, own)
+            roles.passed(draft, key, own, "trainer.recipe.old_log_probs")
         elif name == "reward" and own and draft.flag("reward.use_reward_model", default=False).value:
             roles.judged(draft, key, own)
 
@@ -150,10 +151,9 @@ def _gpus(draft: Draft) -> None:
 def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """The passes and the layout: reasoning_runner.py, megatron_actor_worker.py and fsdp_actor_worker.py."""
     old = draft.flag("algorithm.recompute_logprobs", default=True)
-    penalty = draft.number("algorithm.kl_beta", default=0.0)
-    with_kl = switched(penalty.key, 0.001, 0.0)
     own = lambda want: {old.key: want, "rollout.return_logprobs": not want}  # noqa: E731 one of the two must be on
-    common.hardware_and_times(draft, speed, old.value, penalty.value > 0, with_old=own, with_reference=with_kl)
+    reference = above_0(draft.number("algorithm.kl_beta", default=0.0), 0.001)
+    common.hardware_and_times(draft, speed, replace(old, back=own), reference)
     put_rows(draft, "trainer")
     megatron = draft.values.get("trainer.recipe.backend") == "megatron"
     put_rows(draft, "megatron" if megatron else "fsdp", "actor.model.")

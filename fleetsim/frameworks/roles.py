@@ -102,18 +102,12 @@ def put_stations(draft: Draft, speed: common.TrainerSpeed | None) -> None:
             draft.values |= {f"stations.{station}.engine.{key}": value for key, value in told.items()}
 
 
-def passed(draft: Draft, who: str, gpus: int = 0) -> None:
+def passed(draft: Draft, who: str, gpus: int = 0, path: str = REFERENCE) -> None:
     """A teacher, or a reference on GPUs of its own: its pass over every sample, as a reference of the policy's size
-    makes it on the trainer's GPUs."""
+    makes it on the trainer's GPUs. path: of the policy's own pass, where it is that."""
     why = f"{_apart(draft, who, gpus)}; its pass is timed as one of the policy's size, on the trainer's GPUs"
-    draft.assume(REFERENCE, True, why, f"--set {REFERENCE}=false --set trainer.phases=[], where it keeps up")
-
-
-def elsewhere(draft: Draft, who: str, gpus: int) -> None:
-    """Passes of the policy on GPUs of their own."""
-    path = "trainer.recipe.old_log_probs"
-    why = f"{_apart(draft, who, gpus)}; its passes are timed on the trainer's GPUs"
-    draft.assume(path, draft.values.get(path, True), why, f"--set {path}=false --set trainer.phases=[]")
+    made = path == REFERENCE or draft.values.get(path, True)
+    draft.assume(path, made, why, f"--set {path}=false --set trainer.phases=[], where it keeps up")
 
 
 def critic(draft: Draft, on: Read[Any], made: bool, back: Back, gpus: int = 0) -> None:

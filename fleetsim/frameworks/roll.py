@@ -19,6 +19,7 @@ from fleetsim.frameworks.reading import Back, Read, never, one_line, one_of, tim
 from fleetsim.frameworks.settings import normal
 from fleetsim.frameworks.sides import adapter, sglang_drafts, vllm_drafts
 from fleetsim.frameworks.tables import put_rows
+from fleetsim.records import replace
 
 _POINTER = re.compile(r"\$\{([\w.]+)\}")
 
@@ -32,8 +33,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     # On-policy distillation's students are the actors (base_config.py, _handle_opd_mapping).
     for student, actor in (("student_train", "actor_train"), ("student_infer", "actor_infer")):
         for key in settings.below(student):
-            found = settings.found[key]
-            settings.add(f"{actor}{key.removeprefix(student)}", found.value, found.where)
+            settings.add(f"{actor}{key.removeprefix(student)}", settings.found[key].value)
         settings.see(student)
     agentic = settings.has("train_env_manager", "custom_envs") or settings.runs("agentic")
     ratio = draft.number("async_generation_ratio", default=0.0, most=1e6)
@@ -81,20 +81,17 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     off = {reference.key: False, "init_kl_coef": 0.0, "use_kl_loss": False}
     back = one_of({True: {reference.key: True, **place}, False: off})
     strategy = draft.text("actor_train.strategy_args.strategy_name", default="megatron_train").value
-    layout = "fsdp2_train" if strategy == "fsdp2_train" else "megatron"
+    layout = "megatron" if strategy.startswith("megatron") else "fsdp2_train"
     for block in ("trainer", layout):
         put_rows(draft, block, "actor_train.strategy_args.strategy_config.")
-    old, with_old = _own_pass(draft, group, strategy)
-    passes = {
-        "with_old": with_old,
-        "with_reference": back,
-        "taught": taught and any(not (gpus or set()) - used for gpus in places),
-    }
-    common.hardware_and_times(draft, speed, old, reference.value, **passes)
+    read = taught and any(not (gpus or set()) - used for gpus in places)
+    common.hardware_and_times(
+        draft, speed, _own_pass(draft, group, strategy), replace(reference, back=back), taught=read
+    )
     _roles(draft, reference.value)
 
 
-def _own_pass(draft: Draft, group: Read[int], strategy: str) -> tuple[bool, Back]:
+def _own_pass(draft: Draft, group: Read[int], strategy: str) -> Read[bool]:
     """The optimizer steps of an epoch, and whether the policy passes before them (base_config.py,
     `set_old_logprobs_status`): where one step trains it all, its own log-probs are those of before."""
     words = ("per_device_train_batch_size", "gradient_accumulation_steps")
@@ -113,10 +110,10 @@ def _own_pass(draft: Draft, group: Read[int], strategy: str) -> tuple[bool, Back
     counted = steps if strategy in ("megatron_train", "fsdp2_train") else whole // step.value
     asked, off = draft.flag("enable_old_logprobs_recompute", default=False), "force_disable_old_logprobs_recompute"
     if draft.flag(off, default=False).value:
-        return False, one_of({True: {off: False, asked.key: True}})
+        return Read(off, False, True, one_of({True: {off: False, asked.key: True}}))
     by_step = draft.text("adv_estimator", default="gae").value in ("step_reinforce", "gigpo")
     needed = by_step or counted > 1 or draft.number("init_kl_coef", default=0.2).value > 0
-    return needed or asked.value, one_of({True: {asked.key: True}, False: {off: True}})
+    return Read(asked.key, needed or asked.value, True, one_of({True: {asked.key: True}, False: {off: True}}))
 
 
 def _roles(draft: Draft, reference: bool) -> None:

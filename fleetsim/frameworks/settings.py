@@ -35,16 +35,14 @@ class Requirement(Struct, frozen=True):
     def only_before(self, version: Version) -> bool:
         """Whether every version that it allows is older than this one."""
         return any(
-            _short(found) <= version if sign == "<" else _short(found) < version
-            for sign, found in _bounds(self.text)
-            if sign in ("==", "===", "<=", "<") or (sign == "~=" and len(found) > len(version))
+            found <= version if sign == "<" else found < version
+            for sign, found, written in _bounds(self.text)
+            if sign in ("==", "===", "<=", "<") or (sign == "~=" and written > len(version))
         )
 
     def only_from(self, version: Version) -> bool:
         """Whether every version that it allows is this one or newer."""
-        return any(
-            _short(found) >= version for sign, found in _bounds(self.text) if sign in ("==", "===", "~=", ">=", ">")
-        )
+        return any(found >= version for sign, found, _ in _bounds(self.text) if sign in ("==", "===", "~=", ">=", ">"))
 
 
 def requirements_of(text: str) -> dict[str, Requirement]:
@@ -55,16 +53,10 @@ def requirements_of(text: str) -> dict[str, Requirement]:
     return found
 
 
-def _bounds(text: str) -> Iterator[tuple[str, Version]]:
+def _bounds(text: str) -> Iterator[tuple[str, Version, int]]:
+    """Each sign with its version, without zeros at its end (1.11 and 1.11.0 are one), and the numbers that it has."""
     for sign, version in _PARTS.findall(text):
-        yield sign, tuple(map(int, version.split(".")))
-
-
-def _short(version: Version) -> Version:
-    """Without zeros at its end: 1.11 and 1.11.0 are one version."""
-    while len(version) > 1 and version[-1] == 0:
-        version = version[:-1]
-    return version
+        yield sign, tuple(map(int, re.sub(r"(\.0+)+\Z", "", version).split("."))), version.count(".") + 1
 
 
 # Resolvers of NeMo-RL, of verl and of RLinf.
@@ -85,11 +77,10 @@ def _is_nothing(value: Any) -> bool:
 
 
 class Setting(Struct, frozen=True):
-    """One key as it was written, its value, and the file (or command line) that it stands in."""
+    """One key as it was written, and its value."""
 
     key: str
     value: Any
-    where: str
 
 
 def normal(key: str) -> str:
@@ -115,7 +106,7 @@ class RunSettings(Struct):
     pointers_left: int = 0
     drops_left: int = 100
 
-    def add(self, key: str, value: Any, where: str) -> None:
+    def add(self, key: str, value: Any) -> None:
         """One setting; mappings become dotted keys. An empty mapping stays a value."""
         pending: list[tuple[str, Any, int]] = [(key, value, 0)]
         while pending and len(self.found) < _MOST_KEYS:
@@ -125,7 +116,7 @@ class RunSettings(Struct):
             elif name:
                 large = isinstance(here, int) and abs(here).bit_length() > _MOST_BITS
                 self.found.pop(normal(name), None)
-                self.found[normal(name)] = Setting(name, "a very large number" if large else here, where)
+                self.found[normal(name)] = Setting(name, "a very large number" if large else here)
 
     def drop(self, key: str) -> None:
         """Take a key back, and all below it (Hydra's `~key`). Nobody takes back more than a few."""
@@ -149,9 +140,7 @@ class RunSettings(Struct):
 
     def below_key(self, prefix: str) -> RunSettings:
         """The same settings, all of them below a key."""
-        found = {
-            f"{normal(prefix)}.{key}": Setting(f"{prefix}.{s.key}", s.value, s.where) for key, s in self.found.items()
-        }
+        found = {f"{normal(prefix)}.{key}": Setting(f"{prefix}.{s.key}", s.value) for key, s in self.found.items()}
         return RunSettings(found, [*self.programs], [*self.parents], [*self.not_understood], [*self.remarks])
 
     def see(self, *prefixes: str) -> None:
@@ -250,11 +239,11 @@ class RunSettings(Struct):
             self.not_understood.append(what)
 
 
-def settings_of(pairs: Iterable[tuple[str, Any]], where: str) -> RunSettings:
+def settings_of(pairs: Iterable[tuple[str, Any]]) -> RunSettings:
     """Settings from (key, value) pairs, later ones over earlier ones."""
     settings = RunSettings()
     for key, value in pairs:
-        settings.add(key, value, where)
+        settings.add(key, value)
     return settings
 
 

@@ -228,4 +228,4 @@ def _opened(draft: Draft, section: str) -> None:
         return
     for key, value in inner.items():
         if draft.settings.get(f"{section}.{key}") is None:
-            draft.settings.add(f"{section}.{key}", value, found[0].where)
+            draft.settings.add(f"{section}.{key}", value)

@@ -11,7 +11,7 @@ from typing import Any
 
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Back, Read, never, on_nodes, one_of, switched, times, writes
+from fleetsim.frameworks.reading import Read, never, on_nodes, one_of, switched, times, writes
 from fleetsim.frameworks.sides import ADAPTERS, adapter, pooled, vllm_drafts
 from fleetsim.frameworks.tables import put_rows
 
@@ -142,9 +142,7 @@ def _gpus(draft: Draft, together: Read[bool]) -> None:
 
     draft.put("trainer.gpus", gpus.value, gpus, back=with_reference)
     engines = draft.count(f"{ENGINE}.num_engines", default=1)
-    servers = draft.settings.get(f"{ENGINE}.external_server_urls")  # started by others, an engine each
-    if servers is not None and isinstance(servers[1], list) and servers[1]:
-        engines = Read(f"servers in {servers[0].key}", len(servers[1]), True)
+    engines = common.listed(draft, f"{ENGINE}.external_server_urls", "servers") or engines  # others', an engine each
     tp, pp, dp = put_rows(draft, "ranks", f"{ENGINE}.").values()
     apart = draft.flag(f"{ENGINE}.enable_pd", default=False)
     asked = draft.count(f"{ENGINE}.num_prefill", default=1) if apart.value else None
@@ -198,7 +196,7 @@ def _reference(draft: Draft) -> bool:
     return loss or draft.flag("trainer.algorithm.use_kl_in_reward", default=False).value
 
 
-def _own_pass(draft: Draft) -> tuple[bool, Back]:
+def _own_pass(draft: Draft) -> Read[bool]:
     """trainer.py, _skip_policy_forward: the pass of the policy, and the loss that needs it or not."""
     section, own = "trainer.algorithm", "generator.sampling_params.logprobs"
     loss, anchor = (draft.text(f"{section}.{key}", default="") for key in ("policy_loss_type", "cispo.cispo_anchor"))
@@ -209,14 +207,14 @@ def _own_pass(draft: Draft) -> tuple[bool, Back]:
     read = both or draft.settings.has(*marks) or draft.flag(f"{section}.use_kl_in_reward", default=False).value
     read = read or (own in draft.settings.found and not draft.settings.has(own))
     draft.settings.see(corrected, own)
-    return not without or read, never if read else switched(loss.key, "dual_clip", "rollout_is")
+    back = never if read else switched(loss.key, "dual_clip", "rollout_is")
+    return Read(loss.key, not without or read, True, back)
 
 
 def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """The update: PolicyConfig, FSDPConfig, MegatronConfig and OptimizerConfig of config.py."""
     loss = draft.flag("trainer.algorithm.use_kl_loss", default=True)
-    old, with_old = _own_pass(draft)
-    common.hardware_and_times(draft, speed, old, _reference(draft), with_old=with_old, with_reference=loss.written)
+    common.hardware_and_times(draft, speed, _own_pass(draft), Read(loss.key, _reference(draft), True, loss.written))
     put_rows(draft, "trainer")
     megatron = draft.values.get("trainer.recipe.backend") == "megatron"
     put_rows(draft, "megatron" if megatron else "fsdp", f"{POLICY}.megatron_config.")

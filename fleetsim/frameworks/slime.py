@@ -7,12 +7,15 @@ train_async.py, slime/rollout/sglang_rollout.py, slime/rollout/fully_async_rollo
 
 from __future__ import annotations
 
+import re
+
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Back, Read, never, on_nodes, one_of, switched, times, turned
+from fleetsim.frameworks.reading import Read, never, one_of, switched, times, turned
 from fleetsim.frameworks.sides import adapter, pooled, sglang_drafts
 from fleetsim.frameworks.tables import put_rows
 
+_OF_MILES = re.compile(r"(\A|[/.])miles([/.]|\Z)")
 _FILTER = "slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std"
 
 
@@ -60,12 +63,15 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         draft.note("use_opd", "the passes of a reference and of a teacher: one of them is timed, --set trainer.phases")
     # slime/utils/arguments.py and ray/placement_group.py: a critic of the actor's GPUs, in turn with it
     estimator = draft.text("advantage_estimator", default="grpo")
-    old, with_old = _own_pass(draft, estimator.value)
-    passes = {"with_old": with_old, "with_reference": loss.written, "taught": taught}
-    common.hardware_and_times(draft, speed, old, reference, **passes)
+    penalty = Read(loss.key, reference, True, loss.written)
+    common.hardware_and_times(draft, speed, _own_pass(draft, estimator.value), penalty, taught=taught)
     put_rows(draft, "trainer", "")
     roles.critic(draft, estimator, estimator.value == "ppo", switched(estimator.key, "ppo", "grpo"))
     put_rows(draft, "offload")
+    # its patch of Megatron (docker/patch), linear layers; the engine's weights are those of the checkpoint
+    int4 = draft.flag("launcher.runtime_env_json.env_vars.OPEN_TRAINING_INT4_FAKE_QAT_FLAG", default=False)
+    if int4.value:
+        common.imitated(draft, int4)
     backend, rank = draft.text("train_backend", default=""), draft.count("lora_rank", default=0, least=0)
     if backend.value == "fsdp":
         draft.put("trainer.recipe.backend", "fsdp", backend, back=one_of({}))
@@ -75,9 +81,10 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     roles.judges(draft, "rm_url", "custom_rm_path")
 
 
-def _own_pass(draft: Draft, estimator: str) -> tuple[bool, Back]:
+def _own_pass(draft: Draft, estimator: str) -> Read[bool]:
     """Whether the policy passes before its update, and what asks for it (slime/backends/megatron_utils/actor.py,
-    `can_reuse_log_probs_in_loss`): where the update is one, it takes its own log-probs."""
+    `can_reuse_log_probs_in_loss`): where the update is one, it takes its own log-probs. In Miles it always passes by
+    FSDP (miles/backends/fsdp_utils/actor.py), and by Megatron unless it is told not to."""
     kept, old = (draft.flag(key, default=False) for key in ("use_rollout_logprobs", "keep_old_actor"))
     compared = draft.flag("get_mismatch_metrics", default=False).value
     penalty = draft.number("kl_coef", default=0.0).value
@@ -86,11 +93,12 @@ def _own_pass(draft: Draft, estimator: str) -> tuple[bool, Back]:
     others = old.value or compared or penalty or draft.flag("use_opd", default=False).value
     others = others or estimator in ("ppo", "gspo") or loss != "policy_loss" or (replayed.value and not recorded.value)
     several = draft.values.get("trainer.recipe.optimizer_steps", 1) > 1
-    if kept.value and not compared:
-        return False, turned(kept)
-    if several or others:
-        return True, turned(kept) if not compared else never
-    return False, old.written
+    if compared or draft.text("train_backend", default="").value == "fsdp":
+        return Read(kept.key, True, True, never)
+    if any(_OF_MILES.search(str(setting.value)) for setting in draft.settings.found.values()):
+        skipped = draft.flag("skip_actor_forward_only", default=False)
+        return turned(kept if kept.value else skipped)
+    return turned(kept) if kept.value or several or others else old
 
 
 def _taught(draft: Draft) -> bool:
@@ -106,10 +114,7 @@ def _taught(draft: Draft) -> bool:
 
 
 def _gpus(draft: Draft, async_: bool) -> tuple[int, int]:
-    nodes = draft.count("actor_num_nodes", default=1)
-    per_node = draft.count("actor_num_gpus_per_node", default=8)
-    trainer = on_nodes(nodes, per_node)
-    draft.put("trainer.gpus", trainer.value, trainer)
+    trainer = put_rows(draft, "trainer GPUs")["trainer.gpus"]
     together = draft.flag("colocate", default=False)
     if together.value and async_:
         draft.refuse(together.key, True, "train_async.py has no colocated mode", "drop it, or run train.py")

@@ -10,20 +10,21 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError, Problem
-from fleetsim.frameworks.arguments import PROGRAM, add_arguments, entry_of, server_of, starts_something
-from fleetsim.frameworks.python_source import command_of, printed_config, settings_of_python
+from fleetsim.frameworks.arguments import PROGRAM, add_arguments, entry_of, environment_of, server_of, starts_something
+from fleetsim.frameworks.python_source import command_of, settings_of_python
 from fleetsim.frameworks.settings import RunSettings, requirements_of
 from fleetsim.frameworks.shell import expanded, places
 from fleetsim.frameworks.shell_values import Words
 from fleetsim.frameworks.trees import tree_of_json, tree_of_toml, tree_of_yaml
 from fleetsim.frameworks.trl import CLASSES
 
+Printed = Callable[[str], Mapping[str, Any] | None]
 MAX_BYTES = 2**20
 _DEEPEST_PARENT = 6
 _TREES = {".yaml": tree_of_yaml, ".yml": tree_of_yaml, ".toml": tree_of_toml, ".json": tree_of_json}
@@ -43,30 +44,27 @@ _OWN_CONFIG = re.compile(
 _CONFIG_KEYS = ("config", "config_file", "config_path")
 
 
-def read_source(path: str, words: Sequence[str] = (), classes: tuple[str, ...] = ()) -> RunSettings:
+def read_source(path: str, words: Sequence[str] = (), printed: Printed = lambda path: None) -> RunSettings:
     """The settings of a configuration file, with flags or `key=value` words on top.
 
-    Of a log, the configuration that the framework printed into it. classes: configuration classes to look for in a
-    Python script. Raises InputError.
+    printed: what finds the configuration that a framework printed into its log. Raises InputError.
     """
     if os.path.splitext(path)[1].lower() not in (*_TREES, ".py"):
-        printed = printed_config(path)
-        if printed is not None:
-            settings = _of_tree({**printed, "defaults": None}, path, None, 0)
+        found = printed(path)
+        if found is not None:
+            settings = _of_tree({**found, "defaults": None}, path, None, 0)
             return settings_of_words(words).over(settings) if words else settings
-    return parsed_source(read_text(path, "CONFIG", MAX_BYTES), path, words, classes, Path(path).parent)
+    return parsed_source(read_text(path, "CONFIG", MAX_BYTES), path, words, Path(path).parent)
 
 
-def parsed_source(
-    text: str, name: str, words: Sequence[str] = (), classes: tuple[str, ...] = (), folder: Path | None = None
-) -> RunSettings:
+def parsed_source(text: str, name: str, words: Sequence[str] = (), folder: Path | None = None) -> RunSettings:
     """The settings of a configuration's text. `name` says where it is from; its ending, if any, decides the form.
 
     folder: where the files that it names are looked for; None reads no other file. Raises InputError.
     """
     if len(text.encode("utf-8", "replace")) > MAX_BYTES:
         raise InputError([Problem(name, f"> {MAX_BYTES:,} bytes", "is too big", "give the right file")])
-    settings = _settings(text, name, classes, folder, 0)
+    settings = _settings(text, name, folder, 0)
     if words:
         settings = settings_of_words(words).over(settings)
     return settings
@@ -79,20 +77,20 @@ def settings_of_words(words: Sequence[str]) -> RunSettings:
     """
     pairs: Words = [(word.encode("utf-8", "replace").decode(), True) for word in words]
     versions = {text: found for text, _ in pairs for found in requirements_of(text).values() if found.text == text}
-    settings = _command([pair for pair in pairs if pair[0] not in versions], "command line")
+    settings = _command([pair for pair in pairs if pair[0] not in versions])
     settings.pinned |= {found.package: found for found in versions.values()}
     return settings
 
 
-def _settings(text: str, name: str, classes: tuple[str, ...], folder: Path | None, depth: int) -> RunSettings:
+def _settings(text: str, name: str, folder: Path | None, depth: int) -> RunSettings:
     ending = os.path.splitext(name)[1].lower()
     if ending in _TREES:
         return _of_tree(_TREES[ending](text, name), name, folder, depth)
     if ending in _SCRIPTS or (ending != ".py" and _LOOKS_LIKE_SHELL.search(text)):
         return _of_script(text, name, folder, depth)
     if ending == ".py" or _LOOKS_LIKE_PYTHON.search(text):
-        settings = settings_of_python(text, classes, name)
-        shown = command_of(text) if settings.runs(*classes) else ""
+        settings = settings_of_python(text, CLASSES, name)
+        shown = command_of(text) if settings.runs(*CLASSES) else ""
         if shown:
             settings = _of_script(shown, name, folder, depth).over(settings)
             settings.not_understood.append("its command line: read from the command that its docstring shows")
@@ -118,7 +116,7 @@ def _of_tree(tree: Any, name: str, folder: Path | None, depth: int) -> RunSettin
         gpu, count = _accelerators(resources.get("accelerators"))
         settings = _of_script(_sky_script(tree, count), name, folder, depth)
         if gpu:
-            settings.add("launcher.accelerators", gpu, name)
+            settings.add("launcher.accelerators", gpu)
         return settings
     base = RunSettings()
     parents: list[str] = []
@@ -132,7 +130,7 @@ def _of_tree(tree: Any, name: str, folder: Path | None, depth: int) -> RunSettin
     settings = RunSettings(parents=parents)
     for key, value in tree.items():
         if key not in ("defaults", "hydra"):
-            settings.add(str(key), value, name)
+            settings.add(str(key), value)
     return settings.over(base)
 
 
@@ -185,35 +183,34 @@ def _other_file(named: str, folder: Path | None, depth: int) -> RunSettings | No
             if not place.stat().st_size:
                 return RunSettings()
             text = read_text(place, "CONFIG", MAX_BYTES)
-            return _settings(text, str(place), (), place.parent, depth + 1)
+            return _settings(text, str(place), place.parent, depth + 1)
     return None
 
 
 def _of_script(text: str, name: str, folder: Path | None, depth: int) -> RunSettings:
     """The settings of the command that starts training: the one with the most settings, then words, of its own."""
     script = expanded(text, folder, os.path.basename(name))
-    all_words: Words = [w for words, _ in script.commands for w in words]
-    best: tuple[tuple[int, int], Words, int] = ((-1, 0), all_words, 1)
-    others: list[tuple[str, Words, int]] = []
-    for words, line in script.commands:
+    best: tuple[tuple[int, int], Words] = ((-1, 0), [w for words, _ in script.commands for w in words])
+    others: list[tuple[str, Words]] = []
+    for words, _ in script.commands:
         server = server_of(words)
         if server is not None:
-            others.append((*server, line))
+            others.append(server)
             continue
         entry = entry_of(words)
         own = words[entry[1] :] if entry is not None else []
         size = sum(starts_something(word) for word, _ in own), len(own)
         if entry is not None and size > best[0]:
-            best = (size, words, line)
+            best = (size, words)
     found = best[0] != (-1, 0)
-    settings = _command(best[1], f"{name}:{best[2]}" if found else name)
+    settings = _command(best[1])
     settings.pinned = requirements_of(text)
-    for program, words, line in others:
+    for program, words in others:
         settings.programs.append(program)
         served = RunSettings()
-        add_arguments(served, words, f"{name}:{line}")
+        add_arguments(served, words)
         for setting in served.found.values():
-            settings.add(f"vllm_serve.{setting.key.lstrip('-')}", setting.value, setting.where)
+            settings.add(f"vllm_serve.{setting.key.lstrip('-')}", setting.value)
     settings.not_understood += script.not_understood
     if found:  # a comment within continued lines ends the command, and bash starts the next line as another
         lost = [(words, line) for words, line in script.commands if words[0][0].startswith("--")]
@@ -225,16 +222,16 @@ def _of_script(text: str, name: str, folder: Path | None, depth: int) -> RunSett
     return _with_named_files(settings, folder, depth)
 
 
-def _command(words: Words, where: str) -> RunSettings:
+def _command(words: Words) -> RunSettings:
     entry = entry_of(words)
     settings = RunSettings()
     if entry is None:
-        add_arguments(settings, words, where)
+        add_arguments(settings, words)
         return settings
     program, start, launcher = entry
     settings.programs.append(program)
-    add_arguments(settings, words[start:], where)
-    return settings.over(launcher)
+    add_arguments(settings, words[start:])
+    return settings.over(launcher).over(environment_of(words[:start]))
 
 
 def _with_named_files(settings: RunSettings, folder: Path | None, depth: int) -> RunSettings:
@@ -280,10 +277,11 @@ def _own_config(program: str, folder: Path) -> list[str]:
     return []
 
 
-def settings_from(words: Sequence[str]) -> tuple[str, RunSettings]:
+def settings_from(words: Sequence[str], printed: Printed) -> tuple[str, RunSettings]:
     """What the configuration is called, and its settings: of a file or `-` (standard input), then of the other words.
 
-    A first word that is a flag or `key=value` says that there is no file. Raises InputError for what cannot be read.
+    A first word that is a flag or `key=value` says that there is no file. printed: as of `read_source`.
+    Raises InputError for what cannot be read.
     """
     if not words:
         raise InputError(
@@ -297,9 +295,9 @@ def settings_from(words: Sequence[str]) -> tuple[str, RunSettings]:
             raise InputError(
                 [Problem("CONFIG", "-", f"is not UTF-8 text (byte {error.start})", "give the right file")]
             ) from None
-        return "stdin", parsed_source(text, "stdin", rest, CLASSES)
+        return "stdin", parsed_source(text, "stdin", rest)
     if "\0" not in first and os.path.lexists(first):
-        return os.path.basename(first), read_source(first, rest, CLASSES)
+        return os.path.basename(first), read_source(first, rest, printed)
     if first.startswith("-") or "=" in first:
         return "flags", settings_of_words(words)
-    return first, read_source(first, rest, CLASSES)
+    return first, read_source(first, rest, printed)

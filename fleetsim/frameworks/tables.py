@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.frameworks import common
 from fleetsim.frameworks.draft import NEVER, Draft
-from fleetsim.frameworks.reading import Read, turned, worded
+from fleetsim.frameworks.reading import Read, on_nodes, turned, worded
 from fleetsim.records import tables_of
 
 # A YAML or TOML file; or a script with `key.path=value` words (overrides), with `--key value` where a switch stands
@@ -87,7 +87,7 @@ def put_rows(draft: Draft, block: str, *sections: str) -> dict[str, Read[Any]]:
                 draft.semantics(row.path, row.default, row.why)
         elif row.kind == "not":
             off = draft.flag(*keys, default=row.default)
-            draft.put(row.path, not off.value, off, back=turned(off))
+            draft.put(row.path, not off.value, off, back=turned(off).written, unless=unless)
         elif row.kind == "words":
             _put_word(draft, row, keys, unless)
         elif row.kind in _SHARED:
@@ -115,6 +115,10 @@ def _read(draft: Draft, row: SettingRow, keys: list[str]) -> Read[Any]:
         return draft.count(*keys, default=row.default, least=row.options.get("least", 1))
     if row.kind == "number":
         return draft.number(*keys, default=float(row.default), most=row.options.get("most", 1e9))
+    if row.kind == "nodes":
+        usual, half = map(int, row.default.split("x")), len(keys) // 2
+        nodes, each = (draft.count(*part, default=next(usual)) for part in (keys[:half], keys[half:]))
+        return on_nodes(nodes, each)
     return draft.flag(*keys, default=row.default)
 
 
@@ -143,6 +147,7 @@ _SHARED: Mapping[str, Callable[[Draft, SettingRow, list[str]], None]] = {
     ),
     "engine": lambda draft, row, keys: common.engine_name(draft, _word(draft, row, keys), row.words),
     "model": lambda draft, row, keys: common.model(draft, *keys, remedy=row.why),
+    "recompute": lambda draft, row, keys: common.recomputed(draft, *keys),
     "weights": lambda draft, row, keys: common.weights_type(draft, *keys),
     "filter": lambda draft, row, keys: common.filtering(draft, draft.flag(*keys, default=bool(row.default))),
 }
@@ -189,7 +194,7 @@ def _blocks(rows: list[list[str]], shared: Mapping[str, Sequence[SettingRow]]) -
     return found
 
 
-_KINDS = {"count", "number", "flag", "not", "words", "either", *_SHARED}
+_KINDS = {"count", "number", "flag", "nodes", "not", "words", "either", *_SHARED}
 _OPTIONS = {"least", "most", "unless", "if", "as", "else", "of", "default"}
 
 

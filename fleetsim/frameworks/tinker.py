@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Read, one_of, switched, times, writes
+from fleetsim.frameworks.reading import Read, above_0, one_of, times, writes
 from fleetsim.frameworks.sides import ADAPTERS
 from fleetsim.frameworks.tables import FRAMEWORKS, put_rows
 
@@ -22,6 +22,7 @@ _BY_BATCH = ("search_tool", "guess_number", "twenty_questions", "shorter", "rl_l
 # Of these the turns are the recipe's own; of the others that take several, a setting says the cap.
 _GAMES = ("guess_number", "twenty_questions", "text_arena", "multi_turn", "verifiers_rl")
 _CAPPED = {"harbor_rl": 10, "search_tool": 5}
+_WINDOWS = "rllm.async_training"
 _CONTEXT = 32768  # tokens of a trajectory of the recipes that cap its turns
 
 
@@ -42,10 +43,20 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     spelled = ("batch_size", "groups_per_batch") if name in _BY_BATCH else ("groups_per_batch", "batch_size")
     sections = (*(f"dataset_builder.{key}" for key in spelled), "async_config.groups_per_batch")
     sections += ("data.train_batch_size",)
-    batch = _counted(draft, groups, *spelled, *sections, "stream_minibatch_config.groups_per_batch")
-    samples = draft.product("trainer.batch_samples", batch, n, why="groups x samples")
+    if windowed := draft.flag(f"{_WINDOWS}.enable", default=False).value:
+        _windows(draft, n)
+    else:
+        batch = _counted(draft, groups, *spelled, *sections, "stream_minibatch_config.groups_per_batch")
+        samples = draft.product("trainer.batch_samples", batch, n, why="groups x samples")
     _lengths(draft, name, tokens)
-    _order(draft, samples, batch)
+    if windowed:
+        put_rows(draft, "windows")
+    else:
+        _order(draft, samples, batch)
+    tasks = draft.maybe_count("rllm.workflow.n_parallel_tasks", "workflow.n_parallel_tasks")
+    if tasks is not None:
+        most = max(tasks.value, n.value)
+        draft.put("fleet.max_in_flight_samples", most, tasks, why="a workflow has a sample")
     why = "the service has the GPUs, and no setting says how many: those of your own that would do this"
     for path, value in (("trainer.gpus", 8), ("fleet.instances", 4)):
         draft.assume(path, value, why, f"--set {path}=N")
@@ -54,8 +65,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     penalty = draft.number("kl_penalty_coef", default=float(name == "on_policy_distillation"))
     drops = draft.flag("remove_constant_reward_groups", default=False)  # of Config: no recipe's command takes it
     common.filtering(draft, Read(drops.key, drops.value, drops.given, one_of({})))
-    with_kl = switched(penalty.key, 0.01, 0.0)
-    common.hardware_and_times(draft, speed, False, penalty.value > 0, with_old=one_of({}), with_reference=with_kl)
+    common.hardware_and_times(draft, speed, Read("", False, False, one_of({})), above_0(penalty, 0.01))
     roles.judges(draft, "teacher_model", by=roles.passed)
     rank = draft.count("lora_rank", "model.lora_rank", default=128 if name == "on_policy_distillation" else 32)
     roles.adapters(draft, rank)
@@ -64,9 +74,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
 
 def _counted(draft: Draft, default: int, *keys: str) -> Read[int]:
     """A number that every recipe has; a run of another one must say it."""
-    if default:
-        return draft.count(*keys, default=default)
-    return draft.maybe_count(*keys) or draft.needed_count(keys[0], remedy=f"-- {keys[0]}=32")
+    return draft.needed_count(*keys, remedy=f"-- {keys[0]}=32", usual=default)
 
 
 def _lengths(draft: Draft, name: str, tokens: int) -> None:
@@ -82,6 +90,16 @@ def _lengths(draft: Draft, name: str, tokens: int) -> None:
     common.lengths(
         draft, roles.trajectory(draft, turn, turns, whole, key, several=turns is None and bool(marker)), None
     )
+
+
+def _windows(draft: Draft, n: Read[int]) -> None:
+    """rLLM's asynchronous training: a step here is what is trained between two synchronizations."""
+    draft.mode, draft.preset = "asynchronous, by windows", "verl-fully-async"
+    groups = draft.count(f"{_WINDOWS}.mini_batch_size", default=64)
+    every = draft.count(f"{_WINDOWS}.trigger_parameter_sync_step", default=1)
+    draft.product("trainer.batch_samples", times(groups, every), n, why="groups x samples, of a window")
+    draft.put("trainer.minibatches", every.value, every, why="each is trained as soon as it is there", unless=1)
+    draft.settings.see(f"{_WINDOWS}.fwd_bwd_group_size", "data.train_batch_size")
 
 
 def _order(draft: Draft, samples: Read[int], batch: Read[int]) -> None:

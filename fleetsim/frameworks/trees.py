@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from fleetsim.config.plain_scalar import plain_scalar
+from fleetsim.config.yaml_events import Builder, document
 from fleetsim.errors import InputError, Problem
 from fleetsim.json_text import from_json
 
@@ -21,20 +21,11 @@ MAX_NODES = 100_000
 MAX_DEPTH = 40
 _MOST_DOTS = 100
 _KEY_LIKE = re.compile(r"[\w.\"' \t-]+")
-_Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def tree_of_yaml(text: str, where: str) -> Any:
     """The first document of a YAML text. Raises InputError for text that is no YAML, too many values, too deep."""
-    try:
-        events: Iterator[Any] = iter(yaml.parse(text, Loader=_Parser))
-        next(events)  # the stream's start, then the document's or the stream's end
-        return None if isinstance(next(events), yaml.StreamEndEvent) else _Tree(events, where).value(next(events), 1)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark is not None else ""
-        what = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be parsed")
-        raise InputError([Problem(f"{where}{line}", what, "is not valid YAML", "check this line")]) from None
+    return document(text, where, _Tree)
 
 
 def tree_of_toml(text: str, where: str) -> Any:
@@ -76,18 +67,21 @@ def _too_large(where: str) -> InputError:
     return InputError([Problem(where, "...", rule, "give the right file")])
 
 
-class _Tree:
-    """Builds plain values from parser events; an alias is the value that its anchor names."""
+class _Tree(Builder):
+    """Of several documents the first; an alias is the value that its anchor names."""
 
     def __init__(self, events: Iterator[Any], where: str) -> None:
-        self.events, self.where = events, where
+        super().__init__(events, where)
         self.anchors: dict[str, tuple[Any, int, int]] = {}  # value, values in it, levels below it
-        self.nodes = 0
         self.deepest = 0
+
+    def document(self) -> Any:
+        """The first document; None where there is none."""
+        next(self.events)  # the stream's start, then the document's or the stream's end
+        return None if isinstance(next(self.events), yaml.StreamEndEvent) else self.value(next(self.events), 1)
 
     def value(self, event: Any, depth: int) -> Any:
         """What begins with this event."""
-        value: Any
         if isinstance(event, yaml.AliasEvent):
             value, nodes, levels = self.anchors.get(str(event.anchor), (None, 1, 0))
             self._count(event, nodes, depth + levels)
@@ -95,14 +89,7 @@ class _Tree:
         nodes_before, deepest_before = self.nodes, self.deepest
         self.deepest = depth
         self._count(event, 1, depth)
-        if isinstance(event, yaml.ScalarEvent):
-            value = plain_scalar(event.value) if event.implicit[0] else event.value
-        elif isinstance(event, yaml.SequenceStartEvent):
-            value = []
-            while not isinstance(item := next(self.events), yaml.SequenceEndEvent):
-                value.append(self.value(item, depth + 1))
-        else:
-            value = self._mapping(depth)
+        value = self.content(event, depth)
         if event.anchor is not None:
             self.anchors[event.anchor] = (value, self.nodes - nodes_before, self.deepest - depth)
         self.deepest = max(self.deepest, deepest_before)
@@ -115,7 +102,8 @@ class _Tree:
         if self.nodes > MAX_NODES or depth > MAX_DEPTH:
             raise _too_large(f"{self.where}:{event.start_mark.line + 1}")
 
-    def _mapping(self, depth: int) -> dict[str, Any]:
+    def mapping(self, depth: int) -> dict[str, Any]:
+        """A mapping, with those that it merges."""
         mapping: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         while not isinstance(key_event := next(self.events), yaml.MappingEndEvent):

@@ -12,7 +12,7 @@ from typing import Any
 
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import NEVER, Draft
-from fleetsim.frameworks.reading import Read, one_of, switched, times, writes
+from fleetsim.frameworks.reading import Read, above_0, one_of, times, writes
 from fleetsim.frameworks.sides import vllm_drafts
 from fleetsim.frameworks.tables import put_rows
 
@@ -61,18 +61,17 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.transport(draft, None, {})
     beta = draft.number("beta", default=0.0)
     if is_async:  # AsyncGRPOConfig has neither
-        common.hardware_and_times(draft, speed, False, beta.value > 0)
-        draft.could("trainer.recipe.reference", False, one_of({}))
+        common.hardware_and_times(draft, speed, False, Read(beta.key, beta.value > 0, True, one_of({})))
         draft.could("trainer.recipe.epochs", 1, one_of({}), 1)
     else:
-        with_kl = switched(beta.key, 0.001, 0.0)
         # grpo_trainer.py: what does not train the newest samples at once, or corrects for vLLM
         aligned = step.value % (samples.value * draft.count("num_iterations", default=1).value) == 0
         corrected = draft.flag("vllm_importance_sampling_correction", default=True)
         used = draft.flag("use_vllm", default=False)
-        old = not aligned or (used.value and corrected.value)
+        made = not aligned or (used.value and corrected.value)
         with_old = lambda want: {used.key: True, corrected.key: want} if aligned else None  # noqa: E731
-        common.hardware_and_times(draft, speed, old, beta.value > 0, with_old=with_old, with_reference=with_kl)
+        old = Read(corrected.key, made, True, with_old)
+        common.hardware_and_times(draft, speed, old, above_0(beta, 0.001))
         put_rows(draft, "epochs")
     put_rows(draft, "memory")
 

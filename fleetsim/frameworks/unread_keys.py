@@ -35,7 +35,7 @@ _ASIDE = re.compile(
 )
 _SMALL = re.compile(r"fp8|fp4|int4|int8|e4m3|hybrid|awq|gptq|w4a|w8a|bnb|nf4|[48]bit")
 _ENGINE = r"(^|\.|actor_)(infer|rollout(?!_ref)|generation|inference|vllm|sglang|server)\w*[._].*"
-_TYPE = r"(dtype|precision|quant\w*|load_in_\dbit|fp[48]\w*(?<!backend))(\.\w+)?$"
+_TYPE = r"(dtype|precision|quant\w*|\w*_qat|load_in_\dbit|fp[48]\w*(?<!backend))(\.\w+)?$"
 # The first kind that a key belongs to says what it holds.
 _KINDS = (
     _Kind(r"(max_)?(assistant_|user_|agent_|rollout_|tool_call\w*_|num_)?turns$|max_(tool\w*|actions\w*|llm_calls\w*|iterations)$|"

@@ -31,20 +31,20 @@ TRANSPORTS = {
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from verl's keys."""
-    verl_forks.with_verl_names(draft.settings)
+    easy = verl_forks.with_verl_names(draft.settings)
     mode = _mode(draft)
     put_rows(draft, "model")
     own, each = verl_forks.group_of(draft), draft.count(f"{ROLLOUT}.n", default=1)
     n = draft.product("workload.group_size", *([each] if own is None else [own, each]))
     _lengths(draft)
-    _engine(draft)
+    _engine(draft, easy)
     per_instance = _instance_gpus(draft)
     modes = {"fully_async": _fully_async, "colocate_async": _v1_async, "separate_async": _v1_async}
     modes.get(mode, _turns)(draft, n, per_instance)
     if verl_forks.is_agent_flow(draft.settings):  # rllm/engine: so many workflows, a sample each
         tasks = draft.count("rllm.workflow.n_parallel_tasks", default=256)
         draft.put("fleet.max_in_flight_samples", max(tasks.value, n.value), tasks, why="a workflow has a sample")
-    put_rows(draft, "requests")
+    put_rows(draft, "equal parts" if easy else "requests")
     backend = draft.text(f"{ROLLOUT}.checkpoint_engine.backend", default="nccl")
     common.transport(draft, None if backend.value == "naive" else backend, TRANSPORTS)
     # data.*: verl-recipe, prime/prime_ray_trainer.py
@@ -58,11 +58,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     penalty = draft.number("rllm.algorithm.kl_beta", default=0.0)  # rllm/trainer/verl/utils.py, sync_config
     loss = draft.flag(f"{ACTOR}.use_kl_loss", default=penalty.value > 0)
     always = verl_forks.has_reference(draft)
-    reference = always or loss.value or draft.flag("algorithm.use_kl_in_reward", default=False).value
-    with_reference = one_of({}) if always else loss.written
-    common.hardware_and_times(
-        draft, speed, not bypass.value, reference, with_old=turned(bypass), with_reference=with_reference
-    )
+    made = always or loss.value or draft.flag("algorithm.use_kl_in_reward", default=False).value
+    reference = Read(loss.key, made, True, one_of({}) if always else loss.written)
+    common.hardware_and_times(draft, speed, turned(bypass), reference)
     device = draft.maybe_text("trainer.device")
     if device is not None and device.value == "npu":
         why = "an Ascend NPU: a GPU stands in for it; put in what you measured, --instance-tok-s and --trainer-step-s"
@@ -124,14 +122,17 @@ def _mode(draft: Draft) -> str:
     return trainer.value
 
 
-def _engine(draft: Draft) -> None:
+def _engine(draft: Draft, easy: bool) -> None:
+    """easy: EasyR1's processes hold the engines."""
     put_rows(draft, "engine name", f"{ROLLOUT}.")
+    put_rows(draft, "processes" if easy else "server")
     memory = draft.number(f"{ROLLOUT}.gpu_memory_utilization", default=0.5, most=1.0)
     standalone = f"{ROLLOUT}.standalone_gpu_memory_utilization"
     if draft.settings.get(standalone) is not None:
         memory = draft.number(standalone, default=memory.value, most=1.0)
     draft.take("engine.gpu_memory_utilization", memory)
-    put_rows(draft, "engine", f"{ROLLOUT}.")
+    for block in ("engine",) if easy else ("sequences", "engine"):
+        put_rows(draft, block, f"{ROLLOUT}.")
     _put_imitated(draft)
     _put_drafts(draft, sglang=draft.values.get("engine.name") == "sglang")
     # verl/workers/rollout/vllm_rollout/utils.py, `get_vllm_max_lora_rank`
@@ -149,14 +150,13 @@ def _put_imitated(draft: Draft) -> None:
         if on.value:
             draft.links = [link for link in draft.links if link.path != "engine.dtype"]
             draft.put("engine.dtype", "nvfp4", on, why="the engine has the trainer's weights packed", back=one_of({}))
-            why = f"{on}: imitated in 16 bits, which takes longer"
-            draft.assume("trainer.recipe.precision", "bf16", why, "--set trainer.fixed_s=SECONDS, from your own logs")
+            common.imitated(draft, on)
             draft.settings.see(section)
 
 
 def _turns(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     """Whole batches, on shared GPUs or on GPUs of their own for rollout."""
-    gpus = _trainer_gpus(draft)
+    gpus = put_rows(draft, "trainer GPUs")["trainer.gpus"]
     if draft.mode == "one_step_off_policy":
         _rollout_gpus(draft, per_instance, "rollout")
     else:
@@ -169,7 +169,7 @@ def _turns(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
 
 
 def _fully_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
-    _trainer_gpus(draft)
+    put_rows(draft, "trainer GPUs")
     _rollout_gpus(draft, per_instance, "rollout")
     mini = draft.count(f"{ACTOR}.ppo_mini_batch_size", default=256)
     pulls = draft.count("async_training.require_batches", default=1)
@@ -197,7 +197,7 @@ def _v1_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     section = f"trainer.v1.{'separate' if separate else 'colocate'}_async"
     batch = _rollout_batch(draft, n)
     if separate:
-        _trainer_gpus(draft)
+        put_rows(draft, "trainer GPUs")
         _rollout_gpus(draft, per_instance, ROLLOUT)
         mini = draft.count(f"{ACTOR}.ppo_mini_batch_size", default=256)
         parts = draft.count(f"{section}.parameter_sync_step", default=4)
@@ -222,7 +222,7 @@ def _v1_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
             if draft.flag(adaptive, default=True).value:
                 draft.note(adaptive, "the share stays where it starts")
     else:
-        gpus = _trainer_gpus(draft)
+        gpus = put_rows(draft, "trainer GPUs")["trainer.gpus"]
         draft.parted("fleet.instances", gpus, per_instance)
         put_rows(draft, "shared GPUs")
     put_rows(draft, "v1 async", f"{section}.")
@@ -249,13 +249,6 @@ def _instance_gpus(draft: Draft) -> Read[int]:
     draft.could("engine.pp", 1, one_of({}), 1)
     put_rows(draft, "engine ranks", f"{ROLLOUT}.")
     return tp
-
-
-def _trainer_gpus(draft: Draft) -> Read[int]:
-    """GPUs of the trainer, which it puts."""
-    nodes = draft.count("trainer.nnodes", default=1)
-    per_node = draft.count("trainer.n_gpus_per_node", default=8)
-    return draft.take("trainer.gpus", on_nodes(nodes, per_node))
 
 
 def _rollout_batch(draft: Draft, n: Read[int]) -> Read[int]:

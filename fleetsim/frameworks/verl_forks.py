@@ -58,16 +58,19 @@ def _is_on(found: tuple[Setting, Any] | None) -> bool:
     return found is not None and str(found[1]).lower() == "true"
 
 
-def with_verl_names(settings: RunSettings) -> None:
-    """Let verl's keys lead to the settings of EasyR1 and rLLM, which keep their own names on the way back."""
+def with_verl_names(settings: RunSettings) -> bool:
+    """Let verl's keys lead to the settings of EasyR1 and rLLM, which keep their own names on the way back; whether it
+    is EasyR1."""
     if is_agent_flow(settings) and settings.has("rllm/backend"):
         _rename(settings, "rLLM", off="" if _is_on(settings.get(f"{_ITS_ASYNC}.enable")) else _ITS_ASYNC)
-    if settings.has("worker.actor", "worker.rollout"):
+    easy = settings.has("worker.actor", "worker.rollout")
+    if easy:
         _rename(settings, "EasyR1")
         # Its penalty (verl/trainer/config.py), unless it is switched off, stands in the loss or in the reward.
-        kept = Setting("algorithm.use_kl_loss", not _is_on(settings.get("algorithm.disable_kl")), "EasyR1's default")
+        kept = Setting("algorithm.use_kl_loss", not _is_on(settings.get("algorithm.disable_kl")))
         settings.found.setdefault("actor_rollout_ref.actor.use_kl_loss", kept)
         settings.see("algorithm.use_kl_loss", "worker.ref", "worker.reward")
+    return easy
 
 
 def _rename(settings: RunSettings, project: str, off: str = "") -> None:
@@ -84,7 +87,7 @@ def _rename(settings: RunSettings, project: str, off: str = "") -> None:
     for key, value in usual.items():
         theirs = next((name for name in renamed if f"{key}.".startswith(f"{name}.")), "")
         name = normal(renamed.get(theirs, "") + key[len(theirs) :])
-        settings.found.setdefault(name, Setting(key, plain_scalar(value), f"{project}'s default"))
+        settings.found.setdefault(name, Setting(key, plain_scalar(value)))
 
 
 def project_of(settings: RunSettings) -> Project | None:

@@ -1,19 +1,23 @@
-"""Lines of logs without what a terminal or Ray puts around them, and the numbers in them."""
+"""Lines of logs without what a terminal or Ray puts around them, the numbers in them, and the configuration that a
+framework prints."""
 
 from __future__ import annotations
 
+import ast
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import DecodeError, Meta
 from msgspec.json import Decoder
 
 from fleetsim.errors import InputError, Problem
-from fleetsim.history.wrapped import BROKEN
+from fleetsim.history.wrapped import BROKEN, open_text
 
 
 @contextmanager
@@ -60,13 +64,19 @@ _BEFORE = re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:|[\w.-]{1,60}-\d+ +\| ")
 
 def clean(line: str) -> str:
     """A console's line as its process wrote it."""
+    return from_process(line)[1]
+
+
+def from_process(line: str) -> tuple[str, str]:
+    """The process that Ray puts before a console's line, and the line as it wrote it."""
+    process = ""
     if "\x1b" in line:
         line = _COLOURS.sub("", line)
     if (line[:1] in _CARRIES or _BEFORE.match(line)) and (carried := _CARRIED.match(line)) is not None:
         line = line[carried.end() :]
     if "pid=" in line and (ray := _RAY.match(line)) is not None:
-        line = line[ray.end() :]
-    return line.rstrip()
+        process, line = ray[0], line[ray.end() :]
+    return process, line.rstrip()
 
 
 def delimiter_of(header: str) -> str:
@@ -141,3 +151,55 @@ def dict_of(text: str) -> Row:
             return row
     found = ((match["key"], number(match["value"])) for match in _PAIR.finditer(text))
     return {key: value for key, value in found if value is not None}
+
+
+# The configuration that a framework prints at the head of its log, a mapping over many lines: verl with pprint before
+# it trains (verl-project/verl at 1dda039: verl/trainer/main_ppo.py, verl/experimental/fully_async_policy/
+# fully_async_main.py), NeMo-RL under "Final config:" (NVIDIA-NeMo/RL at 7ea279a: examples/run_grpo.py). Lines of other
+# processes come in between. Lines within which a log prints its configuration, and what one may hold at most.
+_LOOK, _MOST = 20_000, 2**20
+_LONGEST_LINE = 100_000
+_FEWEST_KEYS = 3
+_BEGINS = re.compile(r"\{'\w+': ?")
+
+
+def printed_config(path: str | os.PathLike[str]) -> Mapping[str, Any] | None:
+    """The first mapping of a log, with keys of text; None for a file that prints none, or cannot be read."""
+    try:
+        with open_text(Path(path)) as file:
+            return _first(islice(file, _LOOK))
+    except (*BROKEN, ValueError, InputError):  # told by whoever reads the file as what it is
+        return None
+
+
+def _first(text: Iterable[str]) -> Mapping[str, Any] | None:
+    whose, size, lines = "", 0, list[str]()
+    for raw in text:
+        process, line = from_process(raw[:_LONGEST_LINE])
+        line = _RAY.split(line, maxsplit=1)[0]  # without what another process wrote into it
+        if not lines:
+            if _BEGINS.match(line):
+                whose, lines, size = process, [line], len(line)
+        elif process == whose:
+            lines.append(line)
+            size += len(line)
+        else:
+            continue
+        if lines and line.rstrip().endswith("}"):
+            found = _mapping("\n".join(lines))
+            if found is not None:
+                return found
+        # A line of a mapping is indented, or the rest of one that another process broke in two.
+        goes_on = not line.strip() or line[0] in " ,:}]'\"{-TFN" or line[0].isdigit()
+        if size > _MOST or not goes_on:
+            lines = []
+    return None
+
+
+def _mapping(text: str) -> Mapping[str, Any] | None:
+    try:
+        tree = ast.literal_eval(text.strip())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    whole = isinstance(tree, dict) and len(tree) >= _FEWEST_KEYS and all(isinstance(key, str) for key in tree)
+    return tree if whole else None

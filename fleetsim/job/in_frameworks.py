@@ -21,10 +21,11 @@ def imported(framework: str, config: Sequence[str], sets: Sequence[str]) -> Impo
     top. Raises InputError."""
     from fleetsim.frameworks.convert import framework_name, scenario_from
     from fleetsim.frameworks.source import settings_from
+    from fleetsim.history.text import printed_config
     from fleetsim.trainer.estimate import token_seconds
 
     name = framework_name(framework)
-    shown, settings = settings_from(config)
+    shown, settings = settings_from(config, printed_config)
     return scenario_from(name, settings, shown, sets, token_seconds)
 
 

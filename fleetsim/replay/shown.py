@@ -31,11 +31,11 @@ from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.faces import flag, setting
 from fleetsim.frameworks.convert import FRAMEWORKS, scenario_from
-from fleetsim.frameworks.python_source import printed_config
 from fleetsim.frameworks.scenario_text import SECTIONS, scenario_yaml
 from fleetsim.frameworks.settings import settings_of
 from fleetsim.history.history import History
 from fleetsim.history.option_names import HISTORY
+from fleetsim.history.text import printed_config
 from fleetsim.job.assumptions import is_estimated
 from fleetsim.job.derived_values import seconds_of, slower
 from fleetsim.job.grounds import record_words
@@ -189,7 +189,7 @@ def printed_job(history: History, run: str | os.PathLike[str]) -> Mapping[str, A
     if printed is None:
         return None
     try:
-        return scenario_from(framework, settings_of(printed.items(), name), name, (), token_seconds).raw
+        return scenario_from(framework, settings_of(printed.items()), name, (), token_seconds).raw
     except InputError:  # what it printed is no job of its framework's that fleetsim knows
         return None
 

@@ -16,7 +16,6 @@ from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import FRAMEWORKS, scenario_from
 from fleetsim.frameworks.settings import RunSettings
 from fleetsim.frameworks.source import read_source
-from fleetsim.frameworks.trl import CLASSES
 from fleetsim.job.job import job_from_flags
 from fleetsim.sim.engines import engine_of
 
@@ -105,7 +104,7 @@ STARTS = {
 @pytest.mark.parametrize("file", STARTS)
 def test_each_framework_starts_vllm_its_own_way_and_its_preset_too(file: str) -> None:
     framework = max((f for f in FRAMEWORKS if file.replace("_", "-").startswith(f)), key=len)
-    result = scenario_from(framework, read_source(str(DATA / file), (), CLASSES), file)
+    result = scenario_from(framework, read_source(str(DATA / file)), file)
     assert result.scenario.engine.entry_point == STARTS[file]
     assert load_scenario(f"presets/{result.preset}").engine.entry_point == STARTS[file]
 
@@ -129,7 +128,7 @@ def nemo(**generation: Any) -> Any:
         "cluster": {"num_nodes": 1, "gpus_per_node": 8},
     }  # fmt: skip
     settings = RunSettings()
-    settings.add("", tree, "here")
+    settings.add("", tree)
     return scenario_from("nemo-rl", settings).scenario.engine
 
 

@@ -14,7 +14,6 @@ from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import FRAMEWORKS, framework_name, scenario_from
 from fleetsim.frameworks.settings import settings_of
 from fleetsim.frameworks.source import parsed_source, read_source
-from fleetsim.frameworks.trl import CLASSES
 
 DATA = Path(__file__).parent / "data"
 FILES = sorted(p.name for p in DATA.iterdir() if p.is_file())
@@ -46,7 +45,7 @@ def test_a_wrong_name_is_told_with_the_near_one(word: str, near: str) -> None:
 @pytest.mark.parametrize("file", FILES)
 def test_a_file_of_another_framework_is_recognised(framework: str, file: str) -> None:
     owner = max((f for f in FRAMEWORKS if file.replace("_", "-").startswith(f)), key=len)
-    read = read_source(str(DATA / file), (), CLASSES)
+    read = read_source(str(DATA / file))
     if framework == owner:
         assert scenario_from(framework, read).framework == owner
         return
@@ -170,7 +169,7 @@ def test_wrong_overrides_are_told_too() -> None:
 def test_no_text_raises_anything_but_input_errors(framework: str, name: str, data: bytes) -> None:
     text = data.decode("utf-8", "replace").replace("\0", "")
     try:
-        scenario_from(framework, parsed_source(text, name, (), CLASSES), name)
+        scenario_from(framework, parsed_source(text, name), name)
     except InputError as error:
         assert error.problems
 
@@ -217,7 +216,7 @@ def _known_keys(framework: str) -> list[str]:
     keys = set(FRAMEWORKS[framework].marks)
     for file in FILES:
         if file.replace("_", "-").startswith(framework):
-            keys |= {s.key for s in read_source(str(DATA / file), (), CLASSES).found.values()}
+            keys |= {s.key for s in read_source(str(DATA / file)).found.values()}
     return sorted(keys)
 
 
@@ -231,8 +230,8 @@ def test_no_values_raise_anything_but_input_errors(framework: str, data: st.Data
     """Random values at keys that are known: on top of a good configuration, and alone."""
     changes: dict[str, Any] = data.draw(st.dictionaries(st.sampled_from(KEYS[framework]), _VALUES, max_size=6))
     file = next(f for f in FILES if f.replace("_", "-").startswith(framework))
-    base = read_source(str(DATA / file), (), CLASSES)
-    top = settings_of(changes.items(), "hypothesis")
+    base = read_source(str(DATA / file))
+    top = settings_of(changes.items())
     read = top.over(base) if data.draw(st.booleans()) else top
     try:
         result = scenario_from(framework, read, "x\n# y: 1")
@@ -283,7 +282,7 @@ def test_a_script_of_another_trainer_is_refused_whatever_its_docstring_starts() 
 
 def test_a_script_that_reads_its_command_line_is_read_as_its_docstring_starts_it() -> None:
     """The flags of that command win; what has a default on the command line is that; and it is said."""
-    read = parsed_source(SCRIPT, "run.py", (), CLASSES)
+    read = parsed_source(SCRIPT, "run.py")
     made = scenario_from("trl", read, "run.py").scenario
     assert (made.engine.model, made.trainer.gpus) == ("Qwen/Qwen3-8B", 4)
     assert (made.workload.group_size, made.workload.output_tokens.model_dump()["max"]) == (4, 900)
@@ -311,6 +310,9 @@ SERVED = "trainer.policy.model.path=Qwen/Qwen3-8B generator.inference_engine.num
         # examples/train_integrations/harbor/run_harbor_gen.sh, rlvr_megatron/run_rlvr_rollout_pipeline.sh
         ("skyrl", f"python -m x.main_harbor_generate {SERVED} trainer.policy_mini_batch_size=8", "no trainer to plan"),
         ("roll", "python start_rlvr_rollout_pipeline.py actor_train.a=1 actor_infer.a=1", "a rollout pipeline"),
+        # examples/reasoning/run_placement_autotune.sh
+        ("rlinf", "python toolkits/auto_placement/auto_placement_worker.py data.rollout_batch_size=8 cluster.a=1",
+         "a search of placements"),
         ("open-instruct", "python open_instruct/reward_modeling.py --model_name_or_path m --max_prompt_token_length 9",
          "a reward model's training"),
         # all of open-instruct's settings have defaults

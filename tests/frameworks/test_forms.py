@@ -233,7 +233,7 @@ def test_python_keywords() -> None:
     text = (
         "import trl\nN = 4\nc = trl.GRPOConfig(num_generations=N, beta=-0.5, x=f(), **more)\nOther(num_generations=9)"
     )
-    settings = parsed_source(text, "train.py", classes=("GRPOConfig",))
+    settings = parsed_source(text, "train.py")
     assert (value(settings, "num_generations"), value(settings, "beta"), value(settings, "x")) == (4, -0.5, None)
     assert settings.programs == ["GRPOConfig", "train.py"]
     assert settings.not_understood == ["line 3: x is computed"]
@@ -242,7 +242,7 @@ def test_python_keywords() -> None:
 def test_keywords_of_a_mapping_that_is_made_before() -> None:
     """examples/scripts/openreward/seta.py of TRL: what a condition puts into it is not known."""
     made = "k: dict = dict(num_generations=2, beta=f())\nif x:\n    k['vllm_mode'] = 'server'\n"
-    settings = parsed_source(f"{made}GRPOConfig(**k)", "train.py", classes=("GRPOConfig",))
+    settings = parsed_source(f"{made}GRPOConfig(**k)", "train.py")
     assert (value(settings, "num_generations"), value(settings, "vllm_mode")) == (2, None)
     assert settings.not_understood == ["line 1: beta is computed", "line 3: vllm_mode is computed"]
 

@@ -9,7 +9,6 @@ import pytest
 from fleetsim.config import load_scenario
 from fleetsim.frameworks.convert import scenario_from
 from fleetsim.frameworks.source import read_source
-from fleetsim.frameworks.trl import CLASSES
 
 DATA = Path(__file__).parent / "data"
 ENGINE = "actor_rollout_ref.rollout.engine_kwargs"
@@ -48,7 +47,7 @@ ENGINE = "actor_rollout_ref.rollout.engine_kwargs"
 def test_what_a_configuration_says_of_host_memory(
     framework: str, file: str, words: tuple[str, ...], path: str, value: float | None, tmp_path: Path
 ) -> None:
-    imported = scenario_from(framework, read_source(str(DATA / file), words, CLASSES), file, ())
+    imported = scenario_from(framework, read_source(str(DATA / file), words), file, ())
     assert getattr(imported.scenario.engine, path) == value
     written = tmp_path / "scenario.yaml"
     written.write_text(imported.text)

@@ -11,7 +11,6 @@ from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.tree import field_at
 from fleetsim.frameworks.convert import scenario_from
 from fleetsim.frameworks.source import read_source
-from fleetsim.frameworks.trl import CLASSES
 
 DATA = Path(__file__).parent / "data"
 SLIME = "--rollout-num-gpus 32 --rollout-num-gpus-per-engine 16"
@@ -80,7 +79,7 @@ SLIME = "--rollout-num-gpus 32 --rollout-num-gpus-per-engine 16"
     ],
 )  # fmt: skip
 def test_layouts_become_those_of_the_engine(framework: str, file: str, words: str, expected: dict[str, Any]) -> None:
-    imported = scenario_from(framework, read_source(str(DATA / file), words.split(), CLASSES), file, ())
+    imported = scenario_from(framework, read_source(str(DATA / file), words.split()), file, ())
     raw = imported.scenario.model_dump()
     assert {path: field_at(imported.scenario, path) for path in expected} == expected
     assert scenario_from_mapping(raw).engine == imported.scenario.engine
@@ -91,4 +90,4 @@ def test_a_server_s_gpus_are_its_stages_times_its_ranks() -> None:
 
     words = f"{SLIME} --sglang-enable-dp-attention --sglang-dp-size 3".split()
     with pytest.raises(InputError, match="must be a multiple of"):
-        scenario_from("slime", read_source(str(DATA / "slime_fully_async.sh"), words, CLASSES), "x", ())
+        scenario_from("slime", read_source(str(DATA / "slime_fully_async.sh"), words), "x", ())

@@ -12,7 +12,6 @@ from fleetsim.config import Scenario, load_scenario
 from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import FRAMEWORKS, Imported, scenario_from
 from fleetsim.frameworks.source import parsed_source, read_source
-from fleetsim.frameworks.trl import CLASSES
 
 DATA = Path(__file__).parent / "data"
 
@@ -30,7 +29,7 @@ class Case:
         return max((f for f in FRAMEWORKS if self.file.replace("_", "-").startswith(f)), key=len)
 
     def read(self, *sets: str) -> Imported:
-        settings = read_source(str(DATA / self.file), self.words, CLASSES)
+        settings = read_source(str(DATA / self.file), self.words)
         return scenario_from(self.framework, settings, self.file, sets)
 
 
@@ -682,7 +681,7 @@ def test_keys_that_do_not_matter_are_counted() -> None:
     ],
 )
 def test_the_type_of_the_weights_is_taken_over(value: str, dtype: str) -> None:
-    settings = read_source(str(DATA / "verl_sync.yaml"), (f"actor_rollout_ref.rollout.quantization={value}",), CLASSES)
+    settings = read_source(str(DATA / "verl_sync.yaml"), (f"actor_rollout_ref.rollout.quantization={value}",))
     result = scenario_from("verl", settings, "x", ())
     assert result.scenario.engine.dtype == dtype
     told = [n for n in result.not_modelled if "16-bit weights are simulated" in str(n)]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.frameworks.convert import scenario_from
 from fleetsim.frameworks.source import parsed_source
-from fleetsim.frameworks.trl import CLASSES
 
 NEMO = """\
 policy: {{model_name: Qwen/Qwen2.5-7B, train_global_batch_size: 32}}
@@ -45,7 +45,7 @@ RLLM = "python train.py rllm/backend=verl actor_rollout_ref.model.path=Qwen/Qwen
 
 def read(framework: str, text: str) -> Scenario:
     name = "c.yaml" if framework in ("nemo-rl", "areal", "roll") else "c.sh"
-    return scenario_from(framework, parsed_source(text, name, (), CLASSES), name).scenario
+    return scenario_from(framework, parsed_source(text, name), name).scenario
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,10 @@ def read(framework: str, text: str) -> Scenario:
         ("slime", f"{SLIME} --use-routing-replay", True),
         ("slime", f"{SLIME} --use-routing-replay --use-rollout-routing-replay", False),
         ("slime", f"{SLIME} --keep-old-actor", True),
+        ("slime", f"{SLIME} --train-backend fsdp", True),  # Miles
+        ("slime", f"{SLIME} --custom-rm-path miles.rewards.mine", True),
+        ("slime", f"{SLIME} --custom-rm-path miles.rewards.mine --skip-actor-forward-only", False),
+        ("slime", f"{SLIME} --custom-rm-path smiles.rewards.mine", False),
         ("open-instruct", OPEN, False),
         ("open-instruct", f"{OPEN} --num_mini_batches 2", True),
         ("open-instruct", f"{OPEN} --num_mini_batches 2 --use_vllm_logprobs true", False),
@@ -110,6 +114,64 @@ def test_rolls_sequences_are_split_by_ulysses() -> None:
     )
     recipe = read("roll", text).trainer.recipe
     assert (recipe.cp, recipe.optimizer_steps, recipe.old_log_probs) == (2, 2, True)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "where", "value", "again"),
+    [
+        ("megatron_train", "strategy_args: {strategy_config: {recompute_granularity", "full", True),
+        ("fsdp2_train", "model_args: {disable_gradient_checkpointing", "true", False),
+        ("deepspeed_train", "model_args: {disable_gradient_checkpointing", "true", False),
+        (
+            "megatron_train",
+            "model_args: {disable_gradient_checkpointing",
+            "true",
+            True,
+        ),  # it is no switch of Megatron's
+    ],
+)
+def test_rolls_activations(strategy: str, where: str, value: str, again: bool) -> None:
+    tree = yaml.safe_load(ROLL.format(**USUAL))
+    for section, of in yaml.safe_load(f"{where}: {value}{'}' * where.count('{')}").items():
+        tree["actor_train"][section] = {**tree["actor_train"].get(section, {}), **of}
+    tree["actor_train"]["strategy_args"]["strategy_name"] = strategy
+    assert read("roll", yaml.safe_dump(tree)).trainer.recipe.recompute == again
+
+
+def test_rolls_modules_that_are_computed_again_are_said() -> None:
+    text = ROLL.format(**USUAL)
+    tree = yaml.safe_load(text)
+    for modules, again in (("moe,layernorm", True), ("core_attn", False), (["core_attn", "mlp"], True), (None, False)):
+        config = {"recompute_granularity": "selective", "recompute_modules": modules}
+        tree["actor_train"]["strategy_args"]["strategy_config"] = config
+        job = read("roll", yaml.safe_dump(tree))
+        assert job.trainer.recipe.recompute == again
+        assert "trainer.recipe.recompute" in job.assumed
+
+
+@pytest.mark.parametrize(("said", "again"), [("full", True), ("selective", False), ("none", False)])
+def test_megatrons_activations(said: str, again: bool) -> None:
+    """ms-swift, like Megatron-LM: selective is core attention alone; that it counts for nothing is assumed."""
+    job = read("ms-swift", f"{SWIFT.replace('swift rlhf', 'megatron rlhf')} --recompute_granularity {said}")
+    assert job.trainer.recipe.recompute == again
+    assert ("trainer.recipe.recompute" in job.assumed) == (not again)
+
+
+def test_skyrls_imitated_int4_is_said() -> None:
+    job = read("skyrl", f"{SKYRL} trainer.policy.model.fake_int4_qat.enabled=true")
+    assert "trainer.recipe.precision" in job.assumed
+
+
+INT4 = """RUNTIME="{ \\"env_vars\\": { \\"MASTER_ADDR\\": \\"${MASTER_ADDR}\\",
+  \\"OPEN_TRAINING_INT4_FAKE_QAT_FLAG\\": \\"%s\\" } }"
+ray job submit --runtime-env-json%s"${RUNTIME}" -- """
+
+
+@pytest.mark.parametrize("sign", ["=", " "])
+@pytest.mark.parametrize(("flag", "said"), [("1", True), ("0", False)])
+def test_slimes_imitated_int4_is_said(sign: str, flag: str, said: bool) -> None:
+    """docker/patch of slime: the switch is a variable of the job's environment."""
+    assert ("trainer.recipe.precision" in read("slime", INT4 % (flag, sign) + SLIME).assumed) == said
 
 
 def test_rllms_own_keys_go_before_verls() -> None:

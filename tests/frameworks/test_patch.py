@@ -24,7 +24,6 @@ from fleetsim.frameworks.convert import FRAMEWORKS, scenario_from
 from fleetsim.frameworks.edits import Unchangeable, in_python, in_toml, in_yaml
 from fleetsim.frameworks.patch import ConfigPatch, patch_of
 from fleetsim.frameworks.source import read_source
-from fleetsim.frameworks.trl import CLASSES
 from fleetsim.job.nameplate import limits_of
 
 HERE = Path(__file__).parent
@@ -39,7 +38,7 @@ def framework_of(path: Path) -> str:
 
 
 def read(path: Path, words: list[str] | None = None) -> Scenario:
-    found = read_source(str(path), words or [], CLASSES)
+    found = read_source(str(path), words or [])
     return scenario_from(framework_of(path), found, path.name, speed=lambda model, gpu, gpus: (1e-6, 1e-6)).scenario
 
 
@@ -331,7 +330,7 @@ def test_python_says_it_to_the_users_own_file(folder: Path) -> None:
     import fleetsim as fs
 
     path = folder / "areal.yaml"
-    job = fs.load(scenario_from("areal", read_source(str(path), (), CLASSES), path.name).scenario)
+    job = fs.load(scenario_from("areal", read_source(str(path)), path.name).scenario)
     patch = job.with_({"workload.group_size": 2 * job["workload.group_size"]}).to("areal", config=path)
     assert [change.key for change in patch.changes if "group_size" in "".join(change.paths)] == ["gconfig.n_samples"]
 

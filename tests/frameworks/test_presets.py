@@ -10,7 +10,6 @@ import pytest
 from fleetsim.config import Scenario, load_scenario
 from fleetsim.frameworks.convert import FRAMEWORKS, scenario_from
 from fleetsim.frameworks.source import parsed_source, read_source
-from fleetsim.frameworks.trl import CLASSES
 from fleetsim.trainer.estimate import token_seconds
 
 DATA = Path(__file__).parent / "data"
@@ -69,7 +68,7 @@ def at(scenario: Scenario, path: str) -> Any:
 @pytest.mark.parametrize("file", sorted(p.name for p in DATA.iterdir() if p.is_file()))
 def test_semantics_are_the_presets(file: str) -> None:
     framework = max((f for f in FRAMEWORKS if file.replace("_", "-").startswith(f)), key=len)
-    result = scenario_from(framework, read_source(str(DATA / file), (), CLASSES), file, speed=token_seconds)
+    result = scenario_from(framework, read_source(str(DATA / file)), file, speed=token_seconds)
     preset = load_scenario(f"presets/{result.preset}")
     different = {path for path in SEMANTICS if at(result.scenario, path) != at(preset, path)}
     assert different == SAID_OTHERWISE.get(file, set())
@@ -82,6 +81,6 @@ def test_what_a_preset_has_otherwise_is_said() -> None:
     """SkyRL waits for the whole batch by default, on shared GPUs (skyrl/train/config); its preset does not."""
     read = parsed_source("python -m skyrl.train.entrypoints.main_base trainer.policy.model.path=Qwen/Qwen3-8B", "c.sh")
     assert scenario_from("skyrl", read).alike == "as the preset verl-sync, but for fleet.routing"
-    server = scenario_from("trl", read_source(str(DATA / "trl_server.sh"), (), CLASSES))
+    server = scenario_from("trl", read_source(str(DATA / "trl_server.sh")))
     assert server.alike == "as the preset trl-grpo, but for fleet.placement"
     assert server.alike in server.scenario.description

@@ -12,7 +12,6 @@ from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import Imported, scenario_from
 from fleetsim.frameworks.source import parsed_source
-from fleetsim.frameworks.trl import CLASSES
 from fleetsim.job.assumptions import assumptions_of
 from fleetsim.job.facts import assumed_line
 from fleetsim.trainer.estimate import token_seconds
@@ -53,7 +52,7 @@ SLIME = "python train.py --hf-checkpoint Qwen/Qwen3-8B --rollout-batch-size 8 --
 
 
 def read(framework: str, text: str, name: str = "c.yaml", sets: tuple[str, ...] = ()) -> Imported:
-    return scenario_from(framework, parsed_source(text, name, (), CLASSES), name, sets)
+    return scenario_from(framework, parsed_source(text, name), name, sets)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +138,7 @@ def test_who_reads_the_samples_has_its_own_model(
     framework: str, text: str, name: str, model: str, tp: int, instances: int
 ) -> None:
     """The largest pool's model stands for all of a station; one that is not known, for that the policy's."""
-    settings = parsed_source(text, name, (), CLASSES)
+    settings = parsed_source(text, name)
     stations = scenario_from(framework, settings, name, (), token_seconds).scenario.stations
     station = stations.judge or stations.teacher
     assert station is not None

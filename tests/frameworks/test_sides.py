@@ -13,7 +13,6 @@ from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import Imported, scenario_from
 from fleetsim.frameworks.export import scenario_to
 from fleetsim.frameworks.source import read_source
-from fleetsim.frameworks.trl import CLASSES
 from fleetsim.job.nameplate import limits_of
 
 DATA = Path(__file__).parent / "data"
@@ -23,7 +22,7 @@ LORA = "trainer.policy.model.lora.rank"
 
 
 def read(framework: str, file: str, *words: str) -> Imported:
-    return scenario_from(framework, read_source(str(DATA / file), words, CLASSES), file)
+    return scenario_from(framework, read_source(str(DATA / file), words), file)
 
 
 CASES: list[tuple[str, str, tuple[str, ...], dict[str, Any]]] = [

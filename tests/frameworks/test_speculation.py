@@ -11,7 +11,6 @@ from fleetsim.config import load_scenario
 from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import Imported, scenario_from
 from fleetsim.frameworks.source import parsed_source, read_source
-from fleetsim.frameworks.trl import CLASSES
 
 DATA = Path(__file__).parent / "data"
 MTP, ROLLOUT = "actor_rollout_ref.model.mtp", "actor_rollout_ref.rollout"
@@ -19,7 +18,7 @@ NEMO = "policy.generation.vllm_kwargs.speculative_config"
 
 
 def read(framework: str, file: str, *words: str, sets: tuple[str, ...] = ()) -> Imported:
-    return scenario_from(framework, read_source(str(DATA / file), words, CLASSES), file, sets)
+    return scenario_from(framework, read_source(str(DATA / file), words), file, sets)
 
 
 CASES: list[tuple[str, str, tuple[str, ...], dict[str, Any], bool]] = [

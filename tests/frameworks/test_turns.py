@@ -9,7 +9,6 @@ import pytest
 from fleetsim.frameworks.convert import Imported, scenario_from
 from fleetsim.frameworks.export import scenario_to
 from fleetsim.frameworks.source import parsed_source, read_source
-from fleetsim.frameworks.trl import CLASSES
 from fleetsim.job.nameplate import limits_of
 
 TURNS = "workload.turns.count"
@@ -40,7 +39,7 @@ all_ponds:
 
 
 def read(framework: str, text: str, name: str = "c.yaml", words: tuple[str, ...] = ()) -> Imported:
-    return scenario_from(framework, parsed_source(text, name, words, CLASSES), name)
+    return scenario_from(framework, parsed_source(text, name, words), name)
 
 
 def longest(result: Imported) -> float | None:

@@ -153,6 +153,9 @@ def test_easyr1_is_verl_by_other_names() -> None:
     assert scenario.trainer.recipe.offload == "states"
     assert (scenario.trainer.recipe.critic, scenario.trainer.recipe.reference) == (False, True)
     assert scenario.engine.gpu_memory_utilization == 0.6
+    # its processes hold an LLM each, which is told no max_num_seqs
+    assert (scenario.engine.entry_point, scenario.engine.max_num_seqs) == ("llm", None)
+    assert (scenario.fleet.group_placement, scenario.fleet.routing) == ("together", "round_robin")
     said = [setting for taken in result.taken for setting in taken.settings]
     assert "worker.rollout.n = 5" in said  # told, and written back, in the file's own words
 
@@ -173,6 +176,25 @@ def test_rllm_on_tinker_is_read_by_its_own_keys() -> None:
     assert scenario.trainer.batch_samples == 160
     assert scenario.engine.lora is not None
     assert scenario.engine.lora.rank == 16
+
+
+@pytest.mark.parametrize(("partial", "way"), [("true", "finish_on_old_weights"), ("false", "drain")])
+def test_rllms_asynchronous_training_on_tinker_is_its_own(partial: str, way: str) -> None:
+    """examples/countdown/unified_trainer/train_countdown_unified_tinker_async.sh; rllm/trainer/sync_coordinator.py."""
+    its = "rllm.async_training"
+    words = (
+        f"rllm/backend=tinker model.name=Qwen/Qwen3-8B training.group_size=8 data.train_batch_size=1 {its}.enable=true"
+    )
+    words += f" {its}.mini_batch_size=32 {its}.staleness_threshold=0.5 {its}.trigger_parameter_sync_step=2"
+    words += f" {its}.partial_rollout={partial} rllm.workflow.n_parallel_tasks=100 data.max_response_length=2048"
+    scenario = scenario_from("tinker", settings_of_words(["python", "train.py", *words.split()])).scenario
+    assert (scenario.trainer.batch_samples, scenario.trainer.minibatches, scenario.sync.every_pulls) == (
+        32 * 8 * 2,
+        2,
+        2,
+    )
+    assert (scenario.admission.law, scenario.admission.staleness_threshold) == ("per_sync_window", 0.5)
+    assert (scenario.sync.in_flight, scenario.fleet.max_in_flight_samples) == (way, 100)
 
 
 @pytest.mark.parametrize("mode", ["sglang:d4p1t2+d2t4", "sglang.d4p1t2+d2t4", "sglang.d4p1m2+d2p1m4"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import json
 from pathlib import Path
 from pprint import pformat
@@ -15,8 +16,8 @@ from fleetsim.config.load import load_scenario, scenario_from_mapping, with_chan
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
-from fleetsim.frameworks.python_source import printed_config
 from fleetsim.history.run_log import read_run_log
+from fleetsim.history.text import printed_config
 from fleetsim.job.derived_values import slower
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.uncertainty import UNCERTAIN
@@ -262,6 +263,12 @@ def test_a_run_that_is_not_there_is_named() -> None:
 def test_the_printed_configuration_is_read_past_other_processes(tmp_path: Path, noise: bool) -> None:
     path = tmp_path / "train.log"
     path.write_text(_printed("step:1 - timing_s/step:3.0", noise))
+    assert printed_config(path) == CONFIG
+
+
+def test_a_packed_log_shows_its_configuration_too(tmp_path: Path) -> None:
+    path = tmp_path / "train.log.bz2"
+    path.write_bytes(bz2.compress(_printed("").encode()))
     assert printed_config(path) == CONFIG
 
 

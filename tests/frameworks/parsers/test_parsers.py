@@ -37,9 +37,9 @@ def parsed(made: Exported, ask: Parse, folder: Path) -> dict[str, Any]:
 def taken_whole(made: Exported, scenario: Scenario, ask: Parse, folder: Path) -> None:
     """The framework takes it, has every setting as it was written, and all its settings together say the scenario."""
     found = parsed(made, ask, folder)
-    resolved = settings_of(found.items(), made.framework)
+    resolved = settings_of(found.items())
     for key in [k for k, value in found.items() if isinstance(value, str) and value.startswith("{")]:
-        resolved.add(key, json.loads(found[key]), "JSON")
+        resolved.add(key, json.loads(found[key]))
     for key, value in made.settings.items():
         assert resolved.found[normal(key)].value == (found[value[2:-1]] if str(value).startswith("${") else value), key
     start = next(mode.start for mode in FRAMEWORKS[made.framework].modes if mode.name == made.mode)
