@@ -19,7 +19,7 @@ from fleetsim.history.catalogue import Catalogue, wanted
 from fleetsim.history.grid import history_of
 from fleetsim.history.history import History, Note, RawSeries
 from fleetsim.history.text import reading
-from fleetsim.history.wrapped import cut_notes, open_text
+from fleetsim.history.wrapped import open_text
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(
@@ -49,7 +49,7 @@ def read_openmetrics(
     reader = _Reader(catalogue, path)
     with reading(path), open_text(path) as file:
         reader.read(file)
-        reader.notes += cut_notes(file, path)
+        reader.notes += file.notes
     series = reader.series()
     return history_of(series, catalogue, step_s=step_s, source=path.name, notes=reader.notes, selector=selector)
 

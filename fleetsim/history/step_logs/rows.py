@@ -7,7 +7,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from fleetsim.history.long_table import is_parquet, read_parquet
 from fleetsim.history.step_logs.console import Shape, rows_of, shape_of
 from fleetsim.history.step_logs.packed import RunLogTable
 from fleetsim.history.text import delimiter_of, number, numbers_of, reading
-from fleetsim.history.wrapped import CUT_ROW, cut_notes, open_text
+from fleetsim.history.wrapped import CUT_ROW, TextLines, open_text
 from fleetsim.json_text import from_loose_json
 from fleetsim.records import replace
 
@@ -52,10 +52,10 @@ def read_rows(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[
                 notes = _document(file.read(), path, table) if start[0] == "[" else _json(file, path, table)
             else:
                 notes = _csv(file, path, table)
-            return table, [*notes, *cut_notes(file, path)]
+            return table, [*notes, *file.notes]
 
 
-def _beginning(file: IO[str]) -> tuple[str, Shape | None]:
+def _beginning(file: TextLines) -> tuple[str, Shape | None]:
     """The first line that has something in it, and whose console it is, where it does not open a document. Of a JSONL
     file whose beginning was cut off it is the second."""
     filled = (line.strip() for line in file if line.strip())
@@ -95,7 +95,7 @@ def flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, floa
             yield f"{prefix}{key}", found
 
 
-def _json(file: IO[str], path: Path, table: RunLogTable) -> list[Note]:
+def _json(file: TextLines, path: Path, table: RunLogTable) -> list[Note]:
     """Lines of objects; or one document over several lines, or in one line that keeps its rows in a list."""
     text = next(line for line in file if line.strip())
     try:
@@ -166,7 +166,7 @@ def _jsonl(lines: Iterable[str], path: Path, table: RunLogTable) -> list[Note]:
     return [begins if at == 1 else CUT_ROW for at in sorted(wrong)]
 
 
-def _csv(file: IO[str], path: Path, table: RunLogTable) -> list[Note]:
+def _csv(file: TextLines, path: Path, table: RunLogTable) -> list[Note]:
     """A last row with fewer cells was cut off, perhaps in a number: it is left out."""
     notes: list[Note] = []
     try:
