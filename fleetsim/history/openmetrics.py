@@ -111,8 +111,8 @@ class _Reader:
 
     def _line(self, line: str) -> None:
         """Raises LineError."""
-        key, *said = line.rsplit(" ", 2)  # the common case: seen before, and nothing after the stamp
-        if len(said) < 2 or key not in self._known:
+        parts = line.rsplit(" ", 2)  # the common case: seen before, and nothing after the stamp
+        if len(parts) < 3 or parts[0] not in self._known:
             line = line.strip(" \t\r\n")
             if not line or line.startswith("#"):
                 return
@@ -120,21 +120,21 @@ class _Reader:
             rest = _REST.fullmatch(line, at)
             if not rest:
                 raise LineError("after the labels come a value and a timestamp")
-            key, said = line[:at], [text for text in rest.groups() if text is not None]
+            key, parts = line[:at], [line[:at], *(text for text in rest.groups() if text is not None)]
             if name not in self._catalogue:
                 self._other.add(name)
                 self._known[key] = None
-            elif len(said) < 2:
+            elif len(parts) < 3:
                 self._unstamped[key] = self._unstamped.get(key, 0) + 1
                 return
             else:
                 self._known.setdefault(key, (array("d"), array("d")))
                 self._labels[key] = (name, labels)
-        found = self._known[key]
+        found = self._known[parts[0]]
         if found is None:
             return
         try:
-            value, stamp = map(float, said)
+            value, stamp = float(parts[1]), float(parts[2])
         except ValueError:
             raise LineError("value and timestamp are numbers") from None
         if not abs(stamp) < _LAST_TIME:
