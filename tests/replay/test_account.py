@@ -73,6 +73,7 @@ def test_a_healthy_job_is_left_alone_also_with_evaluations_checkpoints_and_jitte
         ({"update_weights": 40.0}, "weight sync slow", 37.7, None),
         ({"gen": 90.0}, "rollout slow", 47.3, None),  # beside 42.7 s of log-probs, reference and update
         ({"update_actor": np.where(np.arange(STEPS) < 30, 40.0, 90.0)}, "trainer slow", 50.0, 31),
+        ({"gen": np.where(np.arange(STEPS) < 30, 30.0, 42.0)}, "rollout slow", 12.0, 31),  # as of an instance lost
         ({"reward": np.where(np.arange(STEPS) < 30, 0.5, 50.0)}, "reward slow", 49.5, 31),
         ({"update_actor": np.linspace(40.0, 120.0, STEPS)}, "trainer slow", 40.0, None),  # the run's mean
         ({"reward": np.where(np.arange(STEPS) % 5 == 4, 121.0, 1.0)}, "reward slow", 25.0, None),

@@ -242,8 +242,12 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
         other = scene.trainer_s
         cause, why = why_slow(scene)
         uneven = cause == "straggler"  # costs its seconds also beside a trainer that takes as many
-        if other <= 0 or (wait < BALANCE * other and not uneven):
+        generation = scene.account.phase("wait_s")
+        rose = cause != "long tail" and generation is not None and _rose(scene, generation)
+        if other <= 0 or (wait < BALANCE * other and not uneven and not rose):
             return
+        if rose:
+            why = f"generation rose, and the responses did not: fewer instances work, or they are slower; {why}"
         cost = other
         if uneven:
             cost = min(other, EVEN * wait / unevenness(scene))
