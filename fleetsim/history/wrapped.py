@@ -15,7 +15,7 @@ import lzma
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -73,15 +73,16 @@ class TextLines:
 
 
 @contextmanager
-def open_text(path: Path, newline: str | None = None) -> Iterator[TextLines]:
+def open_text(path: Path, newline: str | None = None, parts: Sequence[Path] = ()) -> Iterator[TextLines]:
     """The file as UTF-8 text (a byte order mark is passed over), unpacked and without what carried its lines. Bytes
     that are no text, as where two processes write at once or a file was cut, are replaced: they spoil their own line.
 
-    Of a folder: of the one log that was rotated there, oldest file first. What is packed ends with its last whole line
-    where it was cut off. Raises InputError: nothing unpacks it, or the folder has not one log; OSError."""
+    Of a folder: of the one log that was rotated there, oldest file first. parts: files of a log that are read in place
+    of it. What is packed ends with its last whole line where it was cut off. Raises InputError: nothing unpacks it, or
+    the folder has not one log; OSError."""
     notes: list[Note] = []
-    if path.is_dir():
-        yield TextLines(_chained(parts_of(path), newline, notes), notes)
+    if parts or path.is_dir():
+        yield TextLines(_chained(parts or _only(path), newline, notes), notes)
         return
     with path.open("rb") as file:
         start = file.read(4)
@@ -119,25 +120,31 @@ _ROTATED = re.compile(
 )
 
 
-def parts_of(folder: Path) -> list[Path]:
-    """The files of the one log that lies in a folder, the oldest first: NAME.2, NAME.1, NAME, or with days behind the
-    name, packed or not. Raises InputError: there is none, or several."""
+def logs_of(folder: Path) -> dict[Path, list[Path]]:
+    """Each log that lies in a folder, and its files, the oldest first: NAME.2, NAME.1, NAME, or with days behind the
+    name, packed or not."""
     logs: dict[Path, list[tuple[str, Path]]] = {}
     for path in folder.rglob("*"):
         found = _ROTATED.fullmatch(path.name)
         if found is not None and path.is_file() and path.stat().st_size:
             logs.setdefault(path.parent / found["log"], []).append((found["turn"][1:], path))
-    if len(logs) != 1:
-        names = sorted(str(p.relative_to(folder)) for p in logs or folder.iterdir())
-        rule = f"has no run of a tracker and {len(logs) or 'no'} logs in it: {', '.join(names[:_SHOWN]) or 'nothing'}"
-        remedy = "give one of them" if logs else "give a log, or a tracker's run; docs/run_logs.md shows each"
-        raise InputError([Problem("history", str(folder), rule, remedy)])
 
     def age(part: tuple[str, Path]) -> tuple[bool, int, str]:
         turn = part[0]
         return not turn, -int(turn) if turn.isdigit() and len(turn) < _DAY else 0, turn
 
-    return [path for _, path in sorted(*logs.values(), key=age)]
+    return {log: [path for _, path in sorted(parts, key=age)] for log, parts in sorted(logs.items())}
+
+
+def _only(folder: Path) -> list[Path]:
+    """The files of the one log of a folder. Raises InputError: there is none, or several."""
+    logs = logs_of(folder)
+    if len(logs) != 1:
+        names = sorted(str(p.relative_to(folder)) for p in logs or folder.iterdir())
+        rule = f"has no run of a tracker and {len(logs) or 'no'} logs in it: {', '.join(names[:_SHOWN]) or 'nothing'}"
+        remedy = "give one of them" if logs else "give a log, or a tracker's run; docs/run_logs.md shows each"
+        raise InputError([Problem("history", str(folder), rule, remedy)])
+    return next(iter(logs.values()))
 
 
 def _carried(lines: Iterator[str], newline: str | None) -> Iterator[str]:
