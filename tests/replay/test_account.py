@@ -599,3 +599,14 @@ def test_every_cause_has_a_remedy_for_any_framework() -> None:
     assert all(remedy_for(cause, None, {"p95": "2048"}) for cause in CAUSES)
     assert remedy_for("long tail", "trl", {"p95": "2048"}) == ("max_completion_length=2048",)
     assert remedy_for("long tail", "trl", {}) == ("fleetsim size --run LOG",)
+
+
+def test_more_samples_are_no_slower_rollout(tmp_path: Path) -> None:
+    """A generation that rose because a step has more samples from then on, as long as they were."""
+    more = np.where(np.arange(STEPS) < 30, 256.0, 384.0)
+    rows = [json.loads(line) for line in _log(tmp_path, gen=0.12 * more).read_text().splitlines()]
+    for row, samples in zip(rows, more.tolist(), strict=True):
+        row["data"] |= {"perf/total_num_tokens": samples * 1200.0, "prompt_length/mean": 300.0}
+    path = tmp_path / "more.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    assert levers_of(observe(read_file(path))) == ()

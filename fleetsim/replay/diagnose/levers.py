@@ -99,7 +99,7 @@ def _lever(
 
 
 def _rose(scene: StepScene, phase: Phase) -> bool:
-    """Whether a phase takes more than it did, and not for longer responses alone."""
+    """Whether a phase takes more than it did, and not for longer or more responses alone."""
     before = phase.course.before
     if before is None or phase.course.excess < WORTH * scene.step_s:
         return False
