@@ -610,3 +610,17 @@ def test_more_samples_are_no_slower_rollout(tmp_path: Path) -> None:
     path = tmp_path / "more.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
     assert levers_of(observe(read_file(path))) == ()
+
+
+@pytest.mark.parametrize(
+    ("timer", "cause", "usual"), [("update_actor", "trainer slow", 40.0), ("gen", "rollout slow", 30.0)]
+)
+def test_what_is_done_again_now_and_then_costs_its_mean(tmp_path: Path, timer: str, cause: str, usual: float) -> None:
+    """As an update that runs out of memory, or a batch whose engine was lost: twice as long, at no distance."""
+    again = np.isin(np.arange(STEPS), [3, 5, 17, 24, 25, 39, 47, 48, 56])
+    (lever,) = levers_of(_seen(tmp_path, **{timer: np.where(again, 2.0 * usual, usual)}))
+    assert lever.cause == cause
+    assert lever.mean == pytest.approx(usual * 9 / STEPS, rel=0.05)
+    assert lever.why.startswith("in 9 of 60 steps")
+    twice = np.isin(np.arange(STEPS), [3, 17])
+    assert levers_of(_seen(tmp_path, **{timer: np.where(twice, 3.0 * usual, usual)})) == ()

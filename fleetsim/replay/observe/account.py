@@ -89,6 +89,7 @@ def _of_log(log: StepLog) -> Account | None:
     )
 
 
+AGAIN = (*TRAINING, "train_s", "sync_s", "handover_s")  # phases that a trainer may have to do again
 CHANGED = 0.05  # of a step: a phase that moved by so much parts the run into before and now
 
 
@@ -168,7 +169,8 @@ def _account(
         seconds = float(np.average(filled[known], weights=weights[known]))
         if seconds <= 0:
             continue
-        course = course_of(filled)
+        tried = column in AGAIN or (column == "wait_s" and mode == "synchronous")
+        course = course_of(filled, again=framework is not None and tried)
         since = None if course.at is None else int(numbers[course.at])
         name = NAMES.get(column, column)
         if column == "wait_s" and mode == "synchronous":

@@ -39,8 +39,8 @@ class Phase(Struct, frozen=True):
 
     @property
     def each(self) -> float:
-        """Seconds of a step that it takes now, those that come every few steps spread over all."""
-        return self.course.usual + (0.0 if self.course.every is None else self.beyond_usual)
+        """Seconds of a step that it takes now, those that come in some steps alone spread over all."""
+        return self.course.usual + (self.beyond_usual if self.course.every or self.course.again else 0.0)
 
 
 class Account(Struct, frozen=True):
