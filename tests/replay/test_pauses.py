@@ -64,6 +64,18 @@ def test_several_pauses_in_a_row_stay_apart() -> None:
     assert sum(p.seconds for p in seen.pauses.each) == pytest.approx(40 + 48 + 55, abs=3)
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+@pytest.mark.parametrize("instances", [1, 16])
+@pytest.mark.parametrize("long", [3.0, 6.0, 11.0])
+def test_pauses_shorter_than_a_scrape_show_as_dips_with_a_rhythm(long: float, instances: int, noise: float) -> None:
+    truth = tuple((s, s + long) for s in np.arange(100.0, 3500.0, 187.0))
+    seen = observe(Fleet(instances, pauses=truth, noise=noise).history())
+    assert_found(seen, list(truth), 15)
+    assert seen.pauses is not None
+    assert seen.pauses.share == pytest.approx(long * len(truth) / 3600, rel=0.12)
+    assert seen.pauses.period_s == pytest.approx(187, abs=15)
+
+
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("instances", [1, 4, 64])
 def test_noise_is_no_pause(seed: int, instances: int) -> None:

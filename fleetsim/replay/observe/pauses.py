@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from fleetsim.history.counters import growth
 from fleetsim.history.history import Floats, History, Note
 from fleetsim.records import replace
-from fleetsim.replay.observe.interruptions import Pause, Pauses, outside
+from fleetsim.replay.observe.interruptions import Pause, Pauses, dips_of, outside
 from fleetsim.replay.observe.intervals import Intervals, mean, percentile
+from fleetsim.replay.observe.paces import expected_growth
 from fleetsim.replay.observe.segments import Mask, runs_of, widened
 from fleetsim.replay.observe.stops import NOTHING, QUANTILES, TokensDue, Turnover, stalls_of
 
@@ -34,6 +35,9 @@ def find_pauses(history: History, intervals: Intervals, *, in_turn: bool = False
     *Stalls*: with work in hand, requests that stayed from scrape to scrape and made too little tell a stop, and how
     long it was, whatever came and went meanwhile. They count before silences.
 
+    *Dips*: a pause too short to silence a whole interval shows as one in which all instances made too little for their
+    load.
+
     *Sleep*: engine_sleep_state, to half an interval, or the silence that it overlaps. *Counters*: if engines count
     their weight updates, the sum of seconds is exact and gives share and mean of the pauses with work in hand, unless
     the fleet stood still for longer than that, as it does around an update that waits for something.
@@ -45,6 +49,9 @@ def find_pauses(history: History, intervals: Intervals, *, in_turn: bool = False
     held = _stalls(history, intervals, known, found)
     found = [p for p in found if not any(p.start_s < h.end_s and p.end_s > h.start_s for h in held)]
     found = _apart(sorted([*found, *held], key=lambda p: p.start_s), intervals)
+    away = outside(intervals, tuple(held))
+    quiet = known & ~widened(silent | ~away, 2)
+    found += dips_of(intervals, expected_growth(intervals, quiet), quiet)
     found = sorted(_asleep(history, intervals.work, found), key=lambda p: p.start_s)
     if in_turn:
         own = (p for p in found if not p.empty and p.source == "silence")
