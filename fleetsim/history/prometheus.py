@@ -1,6 +1,7 @@
 """A Prometheus, or what speaks like it (Thanos, Mimir, VictoriaMetrics): queries whose answers are whole, or an error.
 
-Ranges are read in chunks that the server accepts, merged on one grid; with retries, a deadline and typed errors.
+Around prometheus-api-client, of which only `custom_query` and `custom_query_range` are used. Added here: ranges in
+chunks that the server accepts, merged on one grid; retries; a deadline; typed errors; warnings kept.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from datetime import UTC, datetime
 from threading import Event, Thread
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -52,18 +54,33 @@ class Prometheus:
             access = replace(access, user=given[0], password=given[1], source="the address")
         self.access = access
         self._sleep, self._jitter = sleep, jitter
-        try:
-            from fleetsim.history.session import Session
-        except ImportError as error:
-            remedy = "pip install 'fleetsim[prometheus]'"
-            raise OutsideError(f"reading a Prometheus needs {error.name}, which is not installed; {remedy}") from None
-        self._session: Any = Session(access)
-        if urlsplit(self.url).hostname in _LOOPBACK:
-            # to compress takes a server longer than all the rest
-            self._session.headers["Accept-Encoding"] = "identity"
+        self._session, self._client = self._connect()
 
     def __repr__(self) -> str:
         return f"Prometheus({self.url!r})"
+
+    def _connect(self) -> tuple[Any, Any]:
+        try:
+            import requests
+            from prometheus_api_client import PrometheusConnect
+            from urllib3.util import Retry
+
+            from fleetsim.history.session import Session, bearer
+        except ImportError as error:
+            remedy = "pip install 'fleetsim[prometheus]'"
+            raise OutsideError(f"reading a Prometheus needs {error.name}, which is not installed; {remedy}") from None
+        auth: Any = None
+        if self.access.token is not None:
+            auth = bearer(self.access.token)
+        elif self.access.user is not None:
+            auth = requests.auth.HTTPBasicAuth(self.access.user, self.access.password or "")
+        session = Session(self.access)
+        if urlsplit(self.url).hostname in _LOOPBACK:
+            session.headers["Accept-Encoding"] = "identity"  # to compress takes a server longer than all the rest
+        client = PrometheusConnect(
+            url=self.url, headers=dict(self.access.headers), auth=auth, session=session, retry=Retry(0, read=False)
+        )
+        return session, client
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -90,7 +107,8 @@ class Prometheus:
 
     def _status(self, name: str) -> dict[str, Any]:
         """`data` of /api/v1/status/NAME, empty where there is none: VictoriaMetrics and Mimir know other pages."""
-        page = self._session.page(f"{self.url}/api/v1/status/{name}")
+        url, headers = f"{self.url}/api/v1/status/{name}", dict(self.access.headers)
+        page = self._session.page(url, headers=headers, auth=self._client.auth)
         data = page.get("data") if isinstance(page, dict) else None
         return data if isinstance(data, dict) else {}
 
@@ -99,8 +117,9 @@ class Prometheus:
 
         No series is empty. Raises PrometheusError.
         """
+        params = {"time": f"{at_s:.3f}", **self._params()}
         deadline = time.monotonic() + self.access.deadline_s
-        found = self._ask("query", {"query": expr, "time": f"{at_s:.3f}"}, deadline)
+        found = self._ask(lambda: self._client.custom_query(expr, params=params), deadline)
         return [series for series in found if series.values.size]
 
     def query_range(self, expr: str, start_s: float, end_s: float, step_s: float) -> list[SeriesData]:
@@ -119,8 +138,7 @@ class Prometheus:
         while first < count:
             last = min(first + size, count) - 1
             try:
-                ends = {"start": f"{grid[first]:.3f}", "end": f"{grid[last]:.3f}", "step": f"{step_s:.3f}"}
-                result = self._ask("query_range", {"query": expr, **ends}, deadline)
+                result = self._range(expr, float(grid[first]), float(grid[last]), step_s, deadline)
             except PrometheusError as error:
                 smaller = error.kind == "too_large" or (error.kind == "timeout" and self._session.answered)
                 if not smaller or last == first or time.monotonic() > deadline:
@@ -158,12 +176,20 @@ class Prometheus:
             over.set()
         return answers
 
+    def _range(self, expr: str, start_s: float, end_s: float, step_s: float, deadline: float) -> list[SeriesData]:
+        # The library rounds times to whole seconds; what stands in params wins over them.
+        params = {"start": f"{start_s:.3f}", "end": f"{end_s:.3f}", **self._params()}
+        ends = datetime.fromtimestamp(start_s, UTC), datetime.fromtimestamp(end_s, UTC)
+        return self._ask(
+            lambda: self._client.custom_query_range(expr, *ends, step=f"{step_s:.3f}", params=params), deadline
+        )
+
     def _greet(self, silence: Refusal) -> None:
         """Asks the least, of a server that has answered nothing yet: silent to this as well it is down, and smaller
         questions would wait in vain. silence: what it did not answer. Raises PrometheusError."""
         try:
             with self._session.patience(GREETING_S):
-                self._send("query", {"query": "vector(1)", "time": f"{time.time():.3f}"})
+                self._client.custom_query("vector(1)", params={"time": f"{time.time():.3f}", **self._params()})
         except Refusal as refusal:
             if refusal.kind in ("timeout", "unreachable"):
                 rule = f"{silence.rule}, nor the simplest query within {min(GREETING_S, self.access.timeout_s):g} s"
@@ -171,21 +197,19 @@ class Prometheus:
                 raise self._error(Refusal("timeout", rule, remedy), 1) from None
             self._session.answered = True
 
-    def _send(self, page: str, params: dict[str, str]) -> list[SeriesData]:
+    def _params(self) -> dict[str, str]:
         # timeout: a query that nobody waits for any longer should stop. nocache: VictoriaMetrics otherwise moves the
         # ends of a range to multiples of its step; the others do not know the word.
-        known = {"timeout": f"{self.access.timeout_s:g}s", "nocache": "1"}
-        found: list[SeriesData] = self._session.ask(f"{self.url}/api/v1/{page}", {**params, **known})
-        return found
+        return {"timeout": f"{self.access.timeout_s:g}s", "nocache": "1"}
 
-    def _ask(self, page: str, params: dict[str, str], deadline: float) -> list[SeriesData]:
+    def _ask(self, send: Callable[[], list[SeriesData]], deadline: float) -> list[SeriesData]:
         """One request, tried again while that may help. Raises PrometheusError."""
         self._session.deadline = deadline
         attempt = 0
         while True:
             attempt += 1
             try:
-                return self._send(page, params)
+                return send()
             except Refusal as refusal:
                 tries = self.access.tries
                 if refusal.kind == "timeout" and not self._session.answered:

@@ -1,5 +1,9 @@
 """One HTTP session with one Prometheus: what goes out, what comes back, and what comes back wrong.
 
+The client library leaves some things to its caller: a range's `warnings` are dropped, POST sends the query in the
+address all the same, and a body that is no JSON ends in an error of the JSON parser. A session sees each request before
+and each answer before the library does, so they are mended here.
+
 This is the boundary to the outside: whatever a server sends is a checked result or a `Refusal`. An answer has so many
 bytes (unpacked), series and seconds at most. A socket's own patience begins anew with every byte, so a timer cuts the
 connection off.
@@ -13,7 +17,7 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
@@ -102,7 +106,7 @@ def secrets_of(authorization: str) -> set[str]:
 
 
 class Session(requests.Session):
-    """What questions are sent through.
+    """What the client library sends its requests through.
 
     deadline: monotonic seconds at which whatever this thread asks is given up; warnings: what answers said about
     partial data, each text once; server_ahead_s: by how much the server's clock is ahead of ours, None before any
@@ -112,13 +116,7 @@ class Session(requests.Session):
     def __init__(self, access: Access) -> None:
         super().__init__()
         self._access, self._adapter = access, Connections()
-        for scheme in ("http://", "https://"):
-            self.mount(scheme, self._adapter)
-        self.headers.update({"Accept-Encoding": "gzip", **access.headers})
-        if access.token is not None:
-            self.auth = bearer(access.token)
-        elif access.user is not None:
-            self.auth = requests.auth.HTTPBasicAuth(access.user, access.password or "")
+        self.headers["Accept-Encoding"] = "gzip"
         self._of_thread = threading.local()
         self.warnings: dict[str, None] = {}
         self.server_ahead_s: float | None = None
@@ -138,32 +136,43 @@ class Session(requests.Session):
     def deadline(self, monotonic_s: float) -> None:
         self._of_thread.deadline = monotonic_s
 
+    def get_adapter(self, url: str) -> Any:
+        """Our own, whatever the client library has mounted."""
+        return self._adapter
+
     def get_redirect_target(self, resp: requests.Response) -> None:
         """None: redirects are told, not followed, nor is their address looked at."""
 
-    def ask(self, url: str, params: Mapping[str, str]) -> list[SeriesData]:
-        """The series of one answer; raises Refusal for everything but a complete one of status 200 with a result."""
-        long = len(params["query"]) > LONGEST_ADDRESS
+    def request(self, method: str, url: str, **given: Any) -> requests.Response:  # type: ignore[override]
+        """Sends one request; raises Refusal for everything but a complete answer of status 200 with a result."""
+        params = given.pop("params", None) or {}
+        if len(str(params.get("query", ""))) > LONGEST_ADDRESS:
+            method, given["data"] = "POST", params
+        else:
+            given["params"] = params
         sent = time.time()
-        response, body = self._bounded("POST" if long else "GET", url, **{"data" if long else "params": params})
+        response, body = self._bounded(method, url, given)
         self._lent |= secrets_of(str(response.request.headers.get("Authorization", "")))
         self._clock(response, sent)
         if response.status_code != 200:
             raise self._status(response, body)
         self.answered = True
-        return self._series(body)
+        result = {"data": {"result": self._series(body)}}
+        response._content = b""  # it was read in pieces, to hold the limits; requests itself need not read it
+        response.json = lambda **_: result  # type: ignore[method-assign]
+        return response
 
-    def page(self, url: str) -> object:
+    def page(self, url: str, **given: Any) -> object:
         """The JSON of a page that a server may have or not; None where it has none."""
         try:
-            response, body = self._bounded("GET", url)
+            response, body = self._bounded("GET", url, given)
             return from_json(body) if response.status_code == 200 else None
         except (Refusal, ValueError):
             return None
 
-    def _bounded(self, method: str, url: str, **given: Any) -> tuple[requests.Response, bytes]:
+    def _bounded(self, method: str, url: str, given: dict[str, Any]) -> tuple[requests.Response, bytes]:
         """An answer with its whole body, within the limits of bytes and seconds. Raises Refusal."""
-        given |= {"timeout": (min(10.0, self._wait_s), self._wait_s), "verify": self.verify}
+        given["timeout"] = (min(10.0, self._wait_s), self._wait_s)
         given |= {"stream": True, "allow_redirects": False}
         begun = time.monotonic()
         limit = min(self.deadline, begun + WHOLE * self._wait_s)
@@ -171,7 +180,7 @@ class Session(requests.Session):
         timer.daemon = True
         timer.start()
         try:
-            response = self.request(method, url, **given)
+            response = super().request(method, url, **given)
             return response, self._body(response, limit)
         except (requests.RequestException, HTTPError, OSError, ValueError, zlib.error) as error:
             if time.monotonic() >= limit:

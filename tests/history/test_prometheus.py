@@ -374,7 +374,7 @@ def test_no_secret_is_shown(
     with pytest.raises(PrometheusError) as caught:
         prometheus.query("m", START)
     shown = [str(caught.value), repr(caught.value), repr(prometheus), repr(prometheus.access), repr(access)]
-    shown += [prometheus.url, caplog.text, *capfd.readouterr(), repr(vars(prometheus)), repr(prometheus._session.auth)]
+    shown += [prometheus.url, caplog.text, *capfd.readouterr(), repr(vars(prometheus)), repr(prometheus._client.auth)]
     assert not any(SECRET[:8] in text or encoded[:12] in text for text in shown)
 
 
