@@ -27,7 +27,7 @@ from fleetsim.history.history import History, Note
 from fleetsim.history.long_table import COLUMNS, form_of_parquet, is_parquet, load_long
 from fleetsim.history.openmetrics import LineError, parse_series, read_openmetrics
 from fleetsim.history.option_names import SAVED, SELECTOR
-from fleetsim.history.run_log import framework_of, read_run_log, run_log, wanted
+from fleetsim.history.run_log import KNOWN, framework_of, read_run_log, run_log, wanted
 from fleetsim.history.saved_window import load_history
 from fleetsim.history.step_logs.console import shape_of
 from fleetsim.history.step_logs.packed import RunLogTable, Scalars
@@ -148,6 +148,29 @@ def read_project(path: Path, run: str, wanted: Callable[[str], bool] | None) -> 
     return table, notes
 
 
+_SCALAR, _SAVED = b"Wall time,Step,Value", re.compile(r"run-(.+?)-tag-(.+?)(?: \(\d+\))?\.csv")
+_NO_FILE = re.compile(r'[\\/:*?"<>|]')  # signs that no file's name has
+
+
+def read_scalars(paths: Sequence[Path], wanted: Callable[[str], bool] | None) -> tuple[RunLogTable, list[Note]]:
+    """What TensorBoard's page saves as CSV, a scalar a file (`run-RUN-tag-TAG.csv`). The browser writes signs of the
+    tag that no file's name has as "_": it is the metric of a framework that would be written so."""
+    scalars, metrics = Scalars(wanted), {_NO_FILE.sub("_", metric): metric for metric in sorted(KNOWN)}
+    for path in sorted(paths):
+        found = _SAVED.fullmatch(path.name)
+        tag = found[2] if found is not None else path.stem
+        if (column := scalars.of(metrics.get(tag, tag))) is None:
+            continue
+        with open_text(path, "") as file:
+            for cells in csv.reader(file):
+                time_s, step, value = (number(cell) for cell in (*cells, "", "", "")[:3])
+                if time_s is not None and step is not None and value is not None:  # neither the header nor cut off
+                    column[0].append(int(step))
+                    column[1].append(value)
+                    column[2].append(time_s)
+    return scalars.table(), []
+
+
 Reader = Callable[[Callable[[str], bool] | None], tuple[RunLogTable, list[Note]]]
 
 _FIRST = 512
@@ -165,13 +188,19 @@ def tracker_of(given: Path) -> Reader | None:
         return _of_folder(path)
     if not path.is_file():
         return None
-    with path.open("rb") as file:
-        start = file.read(_FIRST)
+    start = _start_of(path)
     if start.startswith(wandb.MAGIC):
         return partial(wandb.read_wandb, path)
     if start.startswith(MAGIC):
         return _of_database(path, run)
+    if start.startswith(_SCALAR):
+        return partial(read_scalars, [path])
     return partial(tensorboard.read_events, [path]) if tensorboard.is_events(start) else None
+
+
+def _start_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_FIRST)
 
 
 def _of_database(path: Path, run: str) -> Reader:
@@ -194,6 +223,11 @@ def _of_folder(path: Path) -> Reader | None:
     files = list({p.resolve() for p in path.rglob("*.wandb") if p.is_file()})
     if files:
         return partial(wandb.read_wandb, _only(path, files))
+    if saved := [p for p in path.glob("*.csv") if _start_of(p).startswith(_SCALAR)]:
+        names = {found[1] for p in saved if (found := _SAVED.fullmatch(p.name)) is not None}
+        if len(names) > 1:
+            the_only(path, names, "leave the files of one of them:")
+        return partial(read_scalars, saved)
     runs = [p.parent for p in path.rglob("meta.yaml") if is_run(p.parent)]
     return partial(read_run, _only(path, runs)) if runs else None
 

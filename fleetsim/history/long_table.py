@@ -31,7 +31,7 @@ from fleetsim.history.grid import history_of
 from fleetsim.history.history import Floats, History, Note, RawSeries
 from fleetsim.history.signals import BY_NAME, SIGNALS
 from fleetsim.history.text import unix_of
-from fleetsim.history.wrapped import CUT_ROW, cut_notes, open_text
+from fleetsim.history.wrapped import CUT_ROW, open_text
 
 COLUMNS = ("time", "instance", "signal", "value")
 META = b"fleetsim"  # key of the header in the metadata of a saved window
@@ -130,7 +130,7 @@ def _read_csv(path: Path) -> tuple[dict[str, Column], list[Note]]:
     try:
         with open_text(path, newline="") as file:
             names, *rows = [row for row in csv.reader(file) if row] or [[]]
-            cut = cut_notes(file, path)
+            cut = file.notes
     except csv.Error as error:
         raise damaged(str(path), f"its CSV does not read ({error})") from None
     if len(rows) > 1 and len(rows[-1]) < len(names):

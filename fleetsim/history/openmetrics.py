@@ -19,18 +19,17 @@ from fleetsim.history.catalogue import Catalogue, wanted
 from fleetsim.history.grid import history_of
 from fleetsim.history.history import History, Note, RawSeries
 from fleetsim.history.text import reading
-from fleetsim.history.wrapped import cut_notes, open_text
+from fleetsim.history.wrapped import open_text
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(
     r'[ \t]*(?:([a-zA-Z_][a-zA-Z0-9_]*|"(?:[^"\\]|\\.)*")[ \t]*=[ \t]*)?"((?:[^"\\]|\\.)*)"[ \t]*(,|(?=\}))'
 )
-_REST = re.compile(r"[ \t]+([^ \t]+)(?:[ \t]+([^ \t]+))?[ \t]*(?:#[ \t]*\{.*)?$")
+_REST = re.compile(r"[ \t]+([^ \t_]+)(?:[ \t]+([^ \t_]+))?[ \t]*(?:#[ \t]*\{.*)?$")
 _ESCAPES = {r"\\": "\\", r"\"": '"', r"\n": "\n"}
 _MOST_PROBLEMS = 5
 _MILLISECONDS = 1e11
 _LAST_TIME = 1e14  # in milliseconds, far from now; infinity and NaN are none either
-_NO_TIME = "the timestamp is no time"
 
 
 class LineError(ValueError):
@@ -49,7 +48,7 @@ def read_openmetrics(
     reader = _Reader(catalogue, path)
     with reading(path), open_text(path) as file:
         reader.read(file)
-        reader.notes += cut_notes(file, path)
+        reader.notes += file.notes
     series = reader.series()
     return history_of(series, catalogue, step_s=step_s, source=path.name, notes=reader.notes, selector=selector)
 
@@ -93,69 +92,55 @@ class _Reader:
         self._labels: dict[str, tuple[str, dict[str, str]]] = {}
         self._unstamped: dict[str, int] = {}
         self._problems: list[Problem] = []
-        self._bad = self._stamped = 0
+        self._bad = 0
         self._other: set[str] = set()
         self.notes: list[Note] = []
 
     def read(self, lines: Iterable[str]) -> None:
         """All lines. A file that stops in the middle of a line loses that line, with a note."""
-        known = self._known
-        last = ""
         for number, line in enumerate(lines, 1):
-            last = line
             if line[-1] != "\n":
-                break
-            parts = line.rsplit(" ", 2)
-            if len(parts) == 3 and parts[0] in known:  # the common case: seen before, and nothing after the stamp
-                found = known[parts[0]]
-                if found is None:
-                    continue
-                try:
-                    value, stamp = float(parts[1]), float(parts[2])
-                except ValueError:
-                    self._bad_line(number, line, "value and timestamp are numbers")
-                    continue
-                if not abs(stamp) < _LAST_TIME:
-                    self._bad_line(number, line, _NO_TIME)
-                    continue
-                found[0].append(stamp)
-                found[1].append(value)
-                continue
-            self._line(number, line)
-        if last and last[-1] != "\n" and last.strip() != "# EOF" and not last.isspace():
-            text = "The file ends in the middle of a line: it was cut short, and that line is left out."
-            self.notes.append(Note("truncated", text))
+                if line.strip() != "# EOF" and not line.isspace():
+                    text = "The file ends in the middle of a line: it was cut short, and that line is left out."
+                    self.notes.append(Note("truncated", text))
+                return
+            try:
+                self._line(line)
+            except LineError as error:
+                self._bad_line(number, line, str(error))
 
-    def _line(self, number: int, text: str) -> None:
-        line = text.strip(" \t\r\n")
-        if not line or line.startswith("#"):
-            return
-        try:
+    def _line(self, line: str) -> None:
+        """Raises LineError."""
+        parts = line.rsplit(" ", 2)  # the common case: seen before, and nothing after the stamp
+        if len(parts) < 3 or parts[0] not in self._known:
+            line = line.strip(" \t\r\n")
+            if not line or line.startswith("#"):
+                return
             name, labels, at = parse_series(line)
             rest = _REST.fullmatch(line, at)
             if not rest:
                 raise LineError("after the labels come a value and a timestamp")
-            value = _number(rest[1], "value")
-            stamp = None if rest[2] is None else _number(rest[2], "timestamp")
-            if stamp is not None and not abs(stamp) < _LAST_TIME:
-                raise LineError(_NO_TIME)
-        except LineError as error:
-            self._bad_line(number, line, str(error))
+            key, parts = line[:at], [line[:at], *(text for text in rest.groups() if text is not None)]
+            if name not in self._catalogue:
+                self._other.add(name)
+                self._known[key] = None
+            elif len(parts) < 3:
+                self._unstamped[key] = self._unstamped.get(key, 0) + 1
+                return
+            else:
+                self._known.setdefault(key, (array("d"), array("d")))
+                self._labels[key] = (name, labels)
+        found = self._known[parts[0]]
+        if found is None:
             return
-        key = line[:at]
-        if name not in self._catalogue:
-            self._other.add(name)
-            self._stamped += stamp is not None
-            self._known[key] = None
-            return
-        if stamp is None:
-            self._unstamped[key] = self._unstamped.get(key, 0) + 1
-            return
-        found = self._known.setdefault(key, (array("d"), array("d")))
-        assert found is not None, "only series of unknown metrics are passed over"
+        try:
+            value, stamp = float(parts[1]), float(parts[2])
+        except ValueError:
+            raise LineError("value and timestamp are numbers") from None
+        if not abs(stamp) < _LAST_TIME:
+            raise LineError("the timestamp is no time")
         found[0].append(stamp)
         found[1].append(value)
-        self._labels[key] = (name, labels)
 
     def _bad_line(self, number: int, line: str, rule: str) -> None:
         self._bad += 1
@@ -202,12 +187,3 @@ class _Reader:
                 Text("--prometheus", "its address"),
             ),
         )
-
-
-def _number(text: str, what: str) -> float:
-    try:
-        if "_" in text:
-            raise ValueError(text)
-        return float(text)
-    except ValueError:
-        raise LineError(f"the {what} is no number") from None

@@ -42,7 +42,7 @@ _FEW = 6  # names shown of many
 
 _ONE_ANSWER = 2.05  # turns of a sample without tools, and a little
 _COLUMN = mapped("step_s", "COLUMN")
-_KNOWN = frozenset().union(*(f.metrics() for f in FRAMEWORKS)) | {*CLOCKS, *RUNNING}
+KNOWN = frozenset().union(*(f.metrics() for f in FRAMEWORKS)) | {*CLOCKS, *RUNNING}
 
 
 def read_run_log(path: Path | str, framework: str | None = None, mapping: Mapping[str, str] | None = None) -> History:
@@ -66,8 +66,8 @@ def wanted(mapping: Mapping[str, str]) -> Callable[[str], bool]:
         bare = name.rpartition("/")[2]
         return (
             name in mapped
-            or known_as(name, _KNOWN) is not None
-            or bare in _KNOWN
+            or known_as(name, KNOWN) is not None
+            or bare in KNOWN
             or name.removeprefix("train/") in mapped
         )
 
@@ -137,7 +137,7 @@ def _clock(stamps: Floats) -> Floats | None:
 
 def _names(names: Collection[str]) -> set[str]:
     """Metric names, also as the tables know them: without what trackers put in front."""
-    return {*names, *(n.removeprefix("train/") for n in names), *resolved(names, _KNOWN)}
+    return {*names, *(n.removeprefix("train/") for n in names), *resolved(names, KNOWN)}
 
 
 def _renamed_notes(names: Mapping[str, str]) -> list[Note]:

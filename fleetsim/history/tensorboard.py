@@ -1,147 +1,38 @@
 """TensorBoard event files: records of a length, its checksum, an `Event` and its checksum.
 
 tensorflow/tensorboard 2.21: compat/proto/event.proto, summary.proto, tensor.proto. Its own reader takes 5 MB/s, because
-it computes checksums in Python; records whose length cannot be say as well that a file is broken. A trainer writes the
-same tags in the same order at every step, so that only the numbers differ: the events of one step are a pattern, bytes
-that stay and the places of times, steps, values and checksums. As many steps as have it are read as one array.
+it computes checksums in Python; records whose length cannot be say as well that a file is broken. Nine of ten events of
+a log are one scalar, laid out alike but for the length of its tag and step: those of one length are read as one array.
 """
 
 from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.errors import InputError, Problem
-from fleetsim.history.history import Note
+from fleetsim.history.history import Floats, Note
 from fleetsim.history.step_logs.packed import RunLogTable, Scalars
 from fleetsim.history.wandb import BYTES, FIXED32, FIXED64, VARINT, WireError, fields
 
 Column = tuple["array[int]", "array[float]", "array[float]"]
 Kept = dict[bytes, Column | None]
+Places, Bytes = NDArray[np.int64], NDArray[np.uint8]
 
 _DOUBLE, _FLOAT = struct.Struct("<d"), struct.Struct("<f")
-_LONGEST_PATTERN = 1 << 20  # bytes of a pattern
-_CHECKSUM = 4
-_FEW = 4  # steps that are compared first
-
-
-class Plain(NamedTuple):
-    """An event of one scalar. Where its time stands, its step (a number of 7 bits a byte, up to `step_end`), its
-    value."""
-
-    tag: bytes
-    time: int
-    step: int
-    step_end: int
-    value: int
-
-
-class Repeated:
-    """Reads plain events, many steps at once where they repeat. kept: tag -> its steps, values and unix seconds; None
-    where it is not wanted."""
-
-    def __init__(self, kept: Kept) -> None:
-        self._kept = kept
-        self._patterns: dict[bytes, _Pattern] = {}  # by the tag that a step begins with
-        self._events: list[tuple[Plain, int]] = []  # of the step that is being read, each with its end
-        self._begin = 0
-
-    def forget(self) -> None:
-        """Something else came between: the next event begins a step."""
-        self._events.clear()
-
-    def read(self, data: bytes, event: Plain, at: int, end: int) -> int:
-        """Reads the event that lies between at and end; or, where it begins steps like one before, all of these. Where
-        the next event begins."""
-        if self._events and event.tag == self._events[0][0].tag:
-            self._patterns[event.tag] = _Pattern(data[self._begin : at], self._begin, self._events)
-            self._events.clear()
-        if (pattern := self._patterns.get(event.tag)) is not None:
-            steps = pattern.steps(data, at)
-            if len(steps):
-                self._events.clear()
-                for tag, events in pattern.by_tag.items():
-                    column = self._kept[tag]
-                    if column is not None:
-                        _many(column, events, steps)
-                return at + steps.size
-        if not self._events:
-            self._begin = at
-        self._events.append((event, end))
-        column = self._kept[event.tag]
-        if column is not None:
-            _one(column, event, data)
-        if end - self._begin > _LONGEST_PATTERN:
-            self._events.clear()
-        return end
-
-
-class _Pattern:
-    """The events of a step, from its first byte on: last, its bytes; bits, those of them that stay."""
-
-    def __init__(self, text: bytes, begin: int, events: list[tuple[Plain, int]]) -> None:
-        self.by_tag: dict[bytes, list[Plain]] = {}
-        self._last = np.frombuffer(text, np.uint8)
-        # none of a number's bits, and of the bytes of a step's number whether another follows
-        self._bits = np.full(len(text), 0xFF, dtype=np.uint8)
-        for e, _ in events:
-            event = Plain(e.tag, e.time - begin, e.step - begin, e.step_end - begin, e.value - begin)
-            self.by_tag.setdefault(e.tag, []).append(event)
-            self._bits[event.time : event.time + 8] = 0
-            self._bits[event.step : event.step_end] = 0x80
-            self._bits[event.value : event.value + 4 + _CHECKSUM] = 0
-
-    def steps(self, data: bytes, at: int) -> NDArray[np.uint8]:
-        """(steps, bytes of one) of the steps from `at` on that have the pattern."""
-        size = len(self._last)
-        count = (len(data) - at) // size
-        steps = np.frombuffer(data, np.uint8, count * size, at).reshape(count, size)
-        # ever more at once: a pattern may end after a few steps, or hold for the whole file
-        same, more = 0, _FEW
-        while same < count:
-            part = steps[same : same + more]
-            alike = ((part ^ self._last) & self._bits == 0).all(axis=1)
-            found = len(part) if alike.all() else int(np.argmin(alike))
-            same += found
-            if found < len(part):
-                break
-            more *= 2
-        return steps[:same]
-
-
-def _one(column: Column, event: Plain, data: bytes) -> None:
-    step = 0
-    for place, byte in enumerate(data[event.step : event.step_end]):
-        step |= (byte & 0x7F) << 7 * place
-    column[0].append(step)
-    column[1].append(_FLOAT.unpack_from(data, event.value)[0])
-    column[2].append(_DOUBLE.unpack_from(data, event.time)[0])
-
-
-def _many(column: Column, events: list[Plain], steps: NDArray[np.uint8]) -> None:
-    """In the file's order: a tag may come several times in a step, and the last counts."""
-    numbers = [np.zeros(len(steps), dtype=np.int64) for _ in events]
-    for number, event in zip(numbers, events, strict=True):
-        for place, at in enumerate(range(event.step, event.step_end)):
-            number |= (steps[:, at] & 0x7F).astype(np.int64) << 7 * place
-    values = [steps[:, e.value : e.value + 4].copy().view("<f4")[:, 0].astype(np.float64) for e in events]
-    times = [steps[:, e.time : e.time + 8].copy().view("<f8")[:, 0].astype(np.float64) for e in events]
-    column[0].frombytes(np.stack(numbers, axis=1).tobytes())
-    column[1].frombytes(np.stack(values, axis=1).tobytes())
-    column[2].frombytes(np.stack(times, axis=1).tobytes())
-
-
 _LENGTH = struct.Struct("<Q")
 _HEAD, _TAIL = 12, 4  # bytes around an event
+_AROUND = _HEAD + _TAIL
 _PIECE = 1 << 24
 _MOST = 1 << 30  # bytes of one event; more is a length that cannot be
 _MARK = b"brain.Event:"
+_SHORTEST, _LONGEST = 24, 150  # bytes of a scalar whose tag has one letter, and whose lengths have one byte
 _DTYPES = {1: "f", 2: "d", 3: "i", 9: "q"}  # of a tensor: float, double, int32, int64
 
 
@@ -166,53 +57,89 @@ def read_events(paths: Sequence[Path], wanted: Callable[[str], bool] | None) -> 
 
 def _read(path: Path, scalars: Scalars, kept: Kept) -> int | None:
     """One file; the byte at which it breaks off, None where it is whole."""
-    done = 0
-    rest = b""
-    steps = Repeated(kept)
+    done, rest, length_at = 0, b"", _LENGTH.unpack_from
     with path.open("rb") as file:
         while True:
             piece = file.read(_PIECE)
-            data, at = rest + piece if rest else piece, 0
-            size = len(data)
-            steps.forget()
-            while at + _HEAD <= size:
-                (length,) = _LENGTH.unpack_from(data, at)
-                if length > _MOST:
-                    return done + at
-                end = at + _HEAD + length
-                if end + _TAIL > size:
+            data, at, cut = rest + piece, 0, False
+            starts, last = [], len(data) - _HEAD
+            while at <= last:
+                (length,) = length_at(data, at)
+                if at + length > last - _TAIL:
+                    cut = length > _MOST
                     break
-                plain = _plain(data, at + _HEAD, end)
-                if plain is not None and plain.tag in kept:
-                    at = steps.read(data, plain, at, end + _TAIL)
-                    continue
-                steps.forget()
-                try:
-                    _event(data, at + _HEAD, end, scalars, kept)
-                except (WireError, struct.error):
-                    return done + at
-                at = end + _TAIL
+                starts.append(at)
+                at += length + _AROUND
+            broken = _events(data, np.array([*starts, at]) + _HEAD, scalars, kept)
+            if cut or broken is not None:
+                return done + (at if broken is None else broken - _HEAD)
             rest = data[at:]
             done += at
             if not piece:
                 return done if rest else None
 
 
-def _plain(data: bytes, at: int, end: int) -> Plain | None:
-    """Where the numbers of an event stand that is as every writer of scalars lays it out (time, step, one value with
-    a tag); None of any other, which `_event` reads. Nine of ten events of a log are like this."""
-    if end - at < 20 or data[at] != 0x09 or data[at + 9] != 0x10:
-        return None
-    to = at + 10
-    while data[to] >= 0x80 and to < at + 18:
-        to += 1
-    # summary, value and tag, each with a length of one byte; then a float up to the end
-    if end - to < 12 or data[to + 1] != 0x2A or data[to + 3] != 0x0A or data[to + 5] != 0x0A:
-        return None
-    value = to + 7 + data[to + 6]
-    if data[to + 2] != end - to - 3 or data[to + 4] != end - to - 5 or value + 5 != end or data[value] != 0x15:
-        return None
-    return Plain(data[to + 7 : value], at + 1, at + 10, to + 1, value + 1)
+def _events(data: bytes, starts: Places, scalars: Scalars, kept: Kept) -> int | None:
+    """Reads events that begin at `starts`, of which the last is none; where the first broken one begins, beyond which
+    none is read."""
+    lengths, alone = np.diff(starts) - _AROUND, np.ones(len(starts) - 1, dtype=bool)
+    plain: dict[bytes, list[tuple[Places, Bytes]]] = defaultdict(list)
+    for length in np.unique(lengths).tolist():
+        mine = np.flatnonzero(lengths == length)
+        for rows, tag, events in _plain(data, starts[mine], length):
+            plain[tag].append((starts[mine[rows]], events))
+            alone[mine[rows]] = False
+    broken = len(data)
+    for start, length in zip(starts[:-1][alone].tolist(), lengths[alone].tolist(), strict=True):
+        try:
+            _event(data, start, start + length, scalars, kept)
+        except (WireError, struct.error):
+            broken = start
+            break
+    for tag, parts in plain.items():
+        if (column := _column(tag, scalars, kept)) is not None:
+            at = np.concatenate([at for at, _ in parts])
+            order = np.argsort(at, kind="stable")[: int((at < broken).sum())]  # of equal steps the last one counts
+            for into, numbers in zip(column, zip(*(_numbers(events) for _, events in parts), strict=True), strict=True):
+                into.frombytes(np.concatenate(numbers)[order].tobytes())
+    return broken if broken < len(data) else None
+
+
+def _plain(data: bytes, at: Places, length: int) -> Iterator[tuple[Places, bytes, Bytes]]:
+    """Of the events `at`, all of one length, those that are as every writer of scalars lays them out (time, step, one
+    value with a tag and a float): by tag their rows and their bytes, without the tag."""
+    if not _SHORTEST <= length <= _LONGEST:
+        return
+    events = np.frombuffer(data, np.uint8)[at[:, None] + np.arange(length)]
+    ends = 11 + np.argmax(events[:, 10:19] < 0x80, axis=1)  # 7 bits of a step a byte
+    for step_end in filter(lambda end: end + 12 <= length, set(ends.tolist())):
+        # summary, value and tag, each with a length of one byte; then a float up to the end
+        rest, mine = length - step_end, np.flatnonzero(ends == step_end)
+        layout = dict(enumerate((0x2A, rest - 2, 0x0A, rest - 4, 0x0A, rest - 11), step_end))
+        layout |= {0: 0x09, 9: 0x10, length - 5: 0x15}
+        rows = mine[np.logical_and.reduce([events[mine, place] == byte for place, byte in layout.items()])]
+        if not len(rows):
+            continue
+        tags = np.ascontiguousarray(events[rows, step_end + 6 : length - 5]).view(f"S{rest - 11}")[:, 0]
+        order = np.argsort(tags, kind="stable") if (tags != tags[0]).any() else slice(None)
+        for same in np.split(rows[order], np.flatnonzero(tags[order][1:] != tags[order][:-1]) + 1):
+            tag = events[same[0], step_end + 6 : length - 5].tobytes()
+            yield same, tag, events[same][:, [*range(step_end), *range(length - 4, length)]]
+
+
+def _numbers(events: Bytes) -> tuple[Places, Floats, Floats]:
+    """Steps, values and unix seconds of plain events."""
+    steps = np.zeros(len(events), dtype=np.int64)
+    for place, byte in enumerate(events[:, 10:-4].T):
+        steps |= (byte & 0x7F).astype(np.int64) << 7 * place
+    values, times = events[:, -4:].copy().view("<f4"), events[:, 1:9].copy().view("<f8")
+    return steps, values[:, 0].astype(np.float64), times[:, 0].astype(np.float64)
+
+
+def _column(tag: bytes, scalars: Scalars, kept: Kept) -> Column | None:
+    if tag not in kept:
+        kept[tag] = scalars.of(tag.decode("utf-8", "replace"))
+    return kept[tag]
 
 
 def _event(data: bytes, at: int, end: int, scalars: Scalars, kept: Kept) -> None:
@@ -244,10 +171,7 @@ def _value(data: bytes, at: int, end: int, time_s: float, step: int, scalars: Sc
         value = _scalar(data, *tensor)
     if value is None:
         return
-    if tag not in kept:
-        kept[tag] = scalars.of(tag.decode("utf-8", "replace"))
-    column = kept[tag]
-    if column is not None:
+    if (column := _column(tag, scalars, kept)) is not None:
         column[0].append(step)
         column[1].append(value)
         column[2].append(time_s)

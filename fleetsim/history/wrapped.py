@@ -12,10 +12,11 @@ import gzip
 import io
 import itertools
 import lzma
+import math
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -50,117 +51,66 @@ _PACKED: Mapping[bytes, Callable[[Path], Any]] = {
 }
 BROKEN = (OSError, EOFError, lzma.LZMAError, zlib.error)
 """What reading a packed file raises where it is broken."""
-_PIECE = 1 << 16
-
-
-class _Unpacked(io.RawIOBase):
-    """A packed file's whole lines. Where it was cut off (`cut`), they end with the last one before."""
-
-    def __init__(self, file: Any) -> None:
-        self._file, self.cut = file, False
-        self._held, self._ready, self._over = bytearray(), 0, False
-
-    def readable(self) -> bool:
-        """It is."""
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        """The next bytes of lines that are whole."""
-        while not self._ready and not self._over:
-            try:
-                piece = self._file.read1(_PIECE)
-            except EOFError:
-                self.cut, piece = True, b""
-                self._held.clear()
-            self._over, before = not piece, len(self._held)
-            self._held += piece
-            last = piece.rfind(b"\n")
-            self._ready = len(self._held) if self._over else before + last + 1 if last >= 0 else 0
-        part = self._held[: min(self._ready, len(buffer))]
-        del self._held[: len(part)]
-        self._ready -= len(part)
-        buffer[: len(part)] = part
-        return len(part)
-
-    def close(self) -> None:
-        """Closes the packed file."""
-        self._file.close()
-        super().close()
-
-
-def cut_notes(file: IO[str], path: Path) -> list[Note]:
-    """That a packed file which `open_text` gave, read to its end, was cut off."""
-    text = file.text if isinstance(file, _Lines) else file
-    raw = getattr(getattr(text, "buffer", None), "raw", None)
-    if not isinstance(raw, _Unpacked) or not raw.cut:
-        return []
-    return [Note("truncated", f"{path.name} is packed and was cut short: read up to its last whole line.")]
-
-
 CUT_ROW = Note("truncated", "The file ends in the middle of a line: it was cut short; that row is left out.")
 
 
-class _Lines(io.TextIOBase):
-    """Lines as a file. text: the file that they came from, of several the newest."""
+class TextLines:
+    """The lines of a text, each with its end. notes: once they are read, that a packed file was cut off."""
 
-    def __init__(self, lines: Iterable[str], file: IO[str]) -> None:
-        self._lines, self.text = iter(lines), file
+    def __init__(self, lines: Iterable[str], notes: list[Note]) -> None:
+        self._lines, self.notes = iter(lines), notes
 
-    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
-        """The next line, whole."""
-        return next(self._lines, "")
+    def __iter__(self) -> Iterator[str]:
+        return self._lines
 
-    def read(self, size: int | None = -1, /) -> str:
+    def read(self, size: float = math.inf) -> str:
         """All lines that are left, or as many as have `size` characters together."""
         found: list[str] = []
-        length = 0
-        while (size is None or size < 0 or length < size) and (line := self.readline()):
+        while size > 0 and (line := next(self._lines, "")):
             found.append(line)
-            length += len(line)
+            size -= len(line)
         return "".join(found)
 
-    def close(self) -> None:
-        """Closes the file that they came from."""
-        self.text.close()
-        super().close()
 
-
-def open_text(path: Path, newline: str | None = None) -> IO[str]:
+@contextmanager
+def open_text(path: Path, newline: str | None = None, parts: Sequence[Path] = ()) -> Iterator[TextLines]:
     """The file as UTF-8 text (a byte order mark is passed over), unpacked and without what carried its lines. Bytes
     that are no text, as where two processes write at once or a file was cut, are replaced: they spoil their own line.
 
-    Of a folder: of the one log that was rotated there, oldest file first. What is packed ends where it was cut off
-    (`cut_notes`). Raises InputError: nothing unpacks it, or the folder has not one log; OSError."""
-    if path.is_dir():
-        *older, newest = parts_of(path)
-        last = open_text(newest, newline)
-        return _Lines(_chained([*(partial(open_text, part, newline) for part in older), lambda: last]), last)  # type: ignore[return-value]
+    Of a folder: of the one log that was rotated there, oldest file first. parts: files of a log that are read in place
+    of it. What is packed ends with its last whole line where it was cut off. Raises InputError: nothing unpacks it, or
+    the folder has not one log; OSError."""
+    notes: list[Note] = []
+    if parts or path.is_dir():
+        yield TextLines(_chained(parts or _only(path), newline, notes), notes)
+        return
     with path.open("rb") as file:
         start = file.read(4)
     unpack = next((unpack for magic, unpack in _PACKED.items() if start.startswith(magic)), None)
-
-    def opened() -> IO[str]:
-        data = path.open("rb") if unpack is None else io.BufferedReader(_Unpacked(unpack(path)))
-        return io.TextIOWrapper(data, encoding="utf-8-sig", errors="replace", newline=newline)
-
-    text = opened()
-    carried = _carried(list(itertools.islice(text, _LOOKED)), text)
-    if carried is not None:
-        return _Lines(carried, text)  # type: ignore[return-value]
-    text.close()
-    return opened()
+    data = path.open("rb") if unpack is None else unpack(path)
+    with io.TextIOWrapper(data, encoding="utf-8-sig", errors="replace", newline=newline) as text:
+        yield TextLines(_carried(_whole(text, path, notes), newline), notes)
 
 
-def _chained(files: Iterable[Callable[[], IO[str]]]) -> Iterator[str]:
-    """Their lines; one that goes on in the next file is one."""
+def _whole(text: Iterable[str], path: Path, notes: list[Note]) -> Iterator[str]:
+    try:
+        yield from text
+    except EOFError:
+        said = f"{path.name} is packed and was cut short: read up to its last whole line."
+        notes.append(Note("truncated", said))
+
+
+def _chained(parts: Iterable[Path], newline: str | None, notes: list[Note]) -> Iterator[str]:
+    """The lines of several files; one that goes on in the next file is one."""
     held = ""
-    for opened in files:
-        with opened() as file:
+    for path in parts:
+        with open_text(path, newline) as file:
             for line in file:
                 held += line
                 if held.endswith("\n"):
                     yield held
                     held = ""
+            notes += file.notes
     if held:
         yield held
 
@@ -170,44 +120,53 @@ _ROTATED = re.compile(
 )
 
 
-def parts_of(folder: Path) -> list[Path]:
-    """The files of the one log that lies in a folder, the oldest first: NAME.2, NAME.1, NAME, or with days behind the
-    name, packed or not. Raises InputError: there is none, or several."""
+def logs_of(folder: Path) -> dict[Path, list[Path]]:
+    """Each log that lies in a folder, and its files, the oldest first: NAME.2, NAME.1, NAME, or with days behind the
+    name, packed or not."""
     logs: dict[Path, list[tuple[str, Path]]] = {}
     for path in folder.rglob("*"):
         found = _ROTATED.fullmatch(path.name)
         if found is not None and path.is_file() and path.stat().st_size:
             logs.setdefault(path.parent / found["log"], []).append((found["turn"][1:], path))
-    if len(logs) != 1:
-        names = sorted(str(p.relative_to(folder)) for p in logs or folder.iterdir())
-        rule = f"has no run of a tracker and {len(logs) or 'no'} logs in it: {', '.join(names[:_SHOWN]) or 'nothing'}"
-        remedy = "give one of them" if logs else "give a log, or a tracker's run; docs/run_logs.md shows each"
-        raise InputError([Problem("history", str(folder), rule, remedy)])
 
     def age(part: tuple[str, Path]) -> tuple[bool, int, str]:
         turn = part[0]
         return not turn, -int(turn) if turn.isdigit() and len(turn) < _DAY else 0, turn
 
-    return [path for _, path in sorted(*logs.values(), key=age)]
+    return {log: [path for _, path in sorted(parts, key=age)] for log, parts in sorted(logs.items())}
 
 
-def _carried(first: list[str], rest: IO[str]) -> Iterator[str] | None:
-    """The lines that were carried; None where the file has its own. first: of the lines."""
-    lines = [line for line in first if line.strip()]
-    parts = [_part(line) for line in lines]
+def _only(folder: Path) -> list[Path]:
+    """The files of the one log of a folder. Raises InputError: there is none, or several."""
+    logs = logs_of(folder)
+    if len(logs) != 1:
+        names = sorted(str(p.relative_to(folder)) for p in logs or folder.iterdir())
+        rule = f"has no run of a tracker and {len(logs) or 'no'} logs in it: {', '.join(names[:_SHOWN]) or 'nothing'}"
+        remedy = "give one of them" if logs else "give a log, or a tracker's run; docs/run_logs.md shows each"
+        raise InputError([Problem("history", str(folder), rule, remedy)])
+    return next(iter(logs.values()))
+
+
+def _carried(lines: Iterator[str], newline: str | None) -> Iterator[str]:
+    """The lines that were carried; the file's own where none were."""
+    first = list(itertools.islice(lines, _LOOKED))
+    filled = [line for line in first if line.strip()]
+    parts = [_part(line) for line in filled]
     if 2 * sum(part is not None for part in parts) > len(parts):
-        return _joined(list(filter(None, parts)), map(_part, rest))
-    if lines and lines[0][0] in "{[" and any(map(_NAMED.search, lines)):  # one document
+        return _joined(list(filter(None, parts)), map(_part, lines))
+    if filled and filled[0][0] in "{[" and any(map(_NAMED.search, filled)):  # one document
+        text = "".join([*first, *lines])
+        lines, first = io.StringIO(text, newline), []
         try:
-            document = from_loose_json("".join(lines) + rest.read())
+            document = from_loose_json(text)
         except ValueError:
-            return None
+            return lines
         if isinstance(document, dict):
             document = next((document[name] for name in _LISTS if name in document), None)
         parts = [_text(record) for record in document] if isinstance(document, list) else []
         if 2 * sum(part is not None for part in parts) > len(parts):
             return _joined(list(filter(None, parts)), ())
-    return None
+    return itertools.chain(first, lines)
 
 
 def _part(line: str) -> str | None:

@@ -311,6 +311,21 @@ def test_two_runs_are_not_mixed(tmp_path: Path) -> None:
         read_file(f"{path}#c")
 
 
+def test_scalars_that_tensorboard_s_page_saved(tmp_path: Path) -> None:
+    """A file a scalar, each with a thousand points at most; the browser has put "_" for "/" and ":"."""
+    for name, value in _metrics(1).items():
+        points = [f"{1.7e9 + 60 * k},{k},{_metrics(k).get(name, value)}" for k in range(1, STEPS + 1)]
+        tag = name.replace("/", "_").replace(":", "_")
+        (tmp_path / f"run-exp_1-tag-{tag}.csv").write_text("\n".join(["Wall time,Step,Value", *points, "1.7e9,6"]))
+    _whole(read_file(tmp_path))
+    alone = read_file(tmp_path / "run-exp_1-tag-timing_s_step.csv").steps
+    assert alone is not None
+    assert set(alone.columns) == {"step", "time_s", "step_s"}
+    (tmp_path / "run-other-tag-timing_s_step.csv").write_text("Wall time,Step,Value\n1.7e9,1,3.0\n")
+    with pytest.raises(InputError, match="holds 2 runs"):
+        read_file(tmp_path)
+
+
 @pytest.mark.parametrize("cut", [0, 3, 7, 40, 300])
 def test_any_broken_file_is_a_sentence(tmp_path: Path, cut: int) -> None:
     random = np.random.default_rng(cut)

@@ -73,6 +73,7 @@ def test_a_healthy_job_is_left_alone_also_with_evaluations_checkpoints_and_jitte
         ({"update_weights": 40.0}, "weight sync slow", 37.7, None),
         ({"gen": 90.0}, "rollout slow", 47.3, None),  # beside 42.7 s of log-probs, reference and update
         ({"update_actor": np.where(np.arange(STEPS) < 30, 40.0, 90.0)}, "trainer slow", 50.0, 31),
+        ({"gen": np.where(np.arange(STEPS) < 30, 30.0, 42.0)}, "rollout slow", 12.0, 31),  # as of an instance lost
         ({"reward": np.where(np.arange(STEPS) < 30, 0.5, 50.0)}, "reward slow", 49.5, 31),
         ({"update_actor": np.linspace(40.0, 120.0, STEPS)}, "trainer slow", 40.0, None),  # the run's mean
         ({"reward": np.where(np.arange(STEPS) % 5 == 4, 121.0, 1.0)}, "reward slow", 25.0, None),
@@ -598,3 +599,28 @@ def test_every_cause_has_a_remedy_for_any_framework() -> None:
     assert all(remedy_for(cause, None, {"p95": "2048"}) for cause in CAUSES)
     assert remedy_for("long tail", "trl", {"p95": "2048"}) == ("max_completion_length=2048",)
     assert remedy_for("long tail", "trl", {}) == ("fleetsim size --run LOG",)
+
+
+def test_more_samples_are_no_slower_rollout(tmp_path: Path) -> None:
+    """A generation that rose because a step has more samples from then on, as long as they were."""
+    more = np.where(np.arange(STEPS) < 30, 256.0, 384.0)
+    rows = [json.loads(line) for line in _log(tmp_path, gen=0.12 * more).read_text().splitlines()]
+    for row, samples in zip(rows, more.tolist(), strict=True):
+        row["data"] |= {"perf/total_num_tokens": samples * 1200.0, "prompt_length/mean": 300.0}
+    path = tmp_path / "more.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    assert levers_of(observe(read_file(path))) == ()
+
+
+@pytest.mark.parametrize(
+    ("timer", "cause", "usual"), [("update_actor", "trainer slow", 40.0), ("gen", "rollout slow", 30.0)]
+)
+def test_what_is_done_again_now_and_then_costs_its_mean(tmp_path: Path, timer: str, cause: str, usual: float) -> None:
+    """As an update that runs out of memory, or a batch whose engine was lost: twice as long, at no distance."""
+    again = np.isin(np.arange(STEPS), [3, 5, 17, 24, 25, 39, 47, 48, 56])
+    (lever,) = levers_of(_seen(tmp_path, **{timer: np.where(again, 2.0 * usual, usual)}))
+    assert lever.cause == cause
+    assert lever.mean == pytest.approx(usual * 9 / STEPS, rel=0.05)
+    assert lever.why.startswith("in 9 of 60 steps")
+    twice = np.isin(np.arange(STEPS), [3, 17])
+    assert levers_of(_seen(tmp_path, **{timer: np.where(twice, 3.0 * usual, usual)})) == ()

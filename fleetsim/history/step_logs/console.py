@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import Struct
 
 from fleetsim.history.step_logs.frameworks import BY_NAME, CLOCKS, RUNNING, known_as
-from fleetsim.history.text import Pairs, Row, bare, clean, dict_of, lasts, number, numbers_of
+from fleetsim.history.text import Pairs, Row, bare, clean, dict_of, lasts, number
 
 _AREAL = re.compile(r"\bTrain step (\d+)/\d+ done\.$")
 _PANEL = re.compile(r"^╭─+ Metrics ─+╮$")
@@ -192,7 +192,6 @@ def _prime(lines: Iterable[str]) -> Iterator[Row]:
 # What every line has that a framework alone prints at a step; looked for first, for a million lines may come before.
 _SIGNS = ("step:", "tep ", "╭", "}", "┃", "Global Step:")
 _VERL = re.compile(r"\bstep:(\d+) - (\S.*)")
-_VERL_STEP = re.compile(r"step:\d+ - \S")
 _VERL_VALUE = re.compile(r"(?:np\.\w+\()?([^()]+)\)?$")
 # A dictionary that ends a line, at its beginning, behind a logger's head or behind a bar.
 _DICT = re.compile(r"(?:^|[:\-] |\] *)(\{(?:'|\").*\})\s*$")
@@ -242,43 +241,21 @@ def rows_of(shape: Shape, lines: Iterable[str], wanted: Callable[[str], bool] | 
 
 
 def _verl(lines: Iterable[str]) -> Iterator[Row]:
-    known: set[str] = set()  # names as they stand between " - " and ":", nothing around them
     for line in lines:
-        at = line.find("step:")
-        if at < 0:
+        if "step:" not in line or (found := _VERL.search(clean(line))) is None:
             continue
-        row = _verl_quick(line, at)
-        if row is not None:
-            if not known.issuperset(row):
-                known.update(name for name in row if name and name == name.strip())
-            if known.issuperset(row):
-                yield row
-                continue
-        found = _VERL.search(clean(line))
-        if found is not None:
-            yield dict(_verl_pairs(found))
-
-
-def _verl_quick(line: str, at: int) -> Row | None:
-    """A line of plain numbers, and numpy's, made an object of JSON and read as that. at: where it says its step."""
-    told = line[at:]
-    if line[at - 1 : at] not in ("", " ") or '"' in told or _VERL_STEP.match(told) is None:
-        return None
-    if (plain := bare(told)) is None:
-        return None
-    plain = plain.replace(" - ", ',"').replace(":", '":')
-    return numbers_of(f'{{"{plain}}}')
-
-
-def _verl_pairs(found: re.Match[str]) -> Iterator[tuple[str, float]]:
-    yield "step", float(found[1])
-    for part in found[2].split(" - "):
-        name, _, value = part.rpartition(":")
-        amount = number(value)
-        if amount is None and (inside := _VERL_VALUE.match(value.strip())) is not None:
-            amount = number(inside[1])
-        if name and amount is not None:
-            yield name.strip(), amount
+        row = {"step": float(found[1])}
+        for part in (bare(found[2]) or found[2]).split(" - "):
+            name, _, value = part.rpartition(":")
+            try:
+                amount: float | None = float(value)
+            except ValueError:
+                amount = number(value)
+                if amount is None and (inside := _VERL_VALUE.match(value.strip())) is not None:
+                    amount = number(inside[1])  # numpy's, where other brackets are in the line
+            if name and amount is not None:
+                row[name.strip()] = amount
+        yield row
 
 
 def _dicts(lines: Iterable[str]) -> Iterator[Row]:

@@ -68,7 +68,8 @@ class FrameworkLog(Struct, frozen=True):
     modes in which parts run side by side, or in which the step is no more than their sum. rests: mode -> the part of a
     step that no metric says alone: what wait and compute leave of it. older: how names begin -> how they began in
     earlier releases. tools_in_length: its output lengths count what tools answered as well. cures: cause -> settings
-    that mend it. printed: what its console says -> the metric that it is.
+    that mend it. printed: what its console says -> the metric that it is. logs: words in the names of the logs that one
+    run writes, the one whose numbers count first.
     """
 
     name: str
@@ -85,6 +86,7 @@ class FrameworkLog(Struct, frozen=True):
     tools_in_length: bool = False
     cures: Mapping[str, str] = field(default_factory=dict)
     printed: Mapping[str, str] = field(default_factory=dict)
+    logs: tuple[str, ...] = ()
 
     def mode(self, names: Collection[str], values: Values) -> str:
         """The mode that the log was written in. names: every metric of it; values: of those that are read."""
@@ -224,7 +226,7 @@ def known_as(name: str, known: Collection[str]) -> str | None:
     return None
 
 
-_TOLD = ("source", "marks", "step", "added", "older", "mode", "overlaps", "tools in length")
+_TOLD = ("source", "marks", "step", "added", "older", "mode", "overlaps", "tools in length", "logs")
 _OF = ("note", "rest", "do", "printed")
 
 
@@ -257,6 +259,7 @@ def _framework(name: str, rows: Iterable[Sequence[str]]) -> FrameworkLog:
         tools_in_length="tools in length" in told,
         cures=cures,
         printed=printed,
+        logs=tuple(told["logs"].split(", ")) if "logs" in told else (),
     )
 
 

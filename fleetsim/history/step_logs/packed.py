@@ -49,6 +49,17 @@ class RunLogTable:
         self._kept |= {name: (every, array("d", column.tobytes())) for name, column in columns.items()}
         return self
 
+    def join(self, other: RunLogTable, step: str) -> None:
+        """Takes over what this table does not say, at the rows of the same step; of several the last counts."""
+        at, there = self.column(step).tolist(), other.column(step).tolist()
+        for name in [name for name in other.names if name not in self.names]:
+            said = {
+                step: value for step, value in zip(there, other.column(name).tolist(), strict=True) if value == value
+            }
+            rows = [row for row, step in enumerate(at) if step in said]
+            self.names[name] = None
+            self._kept[name] = array("q", rows), array("d", [said[at[row]] for row in rows])
+
     def column(self, name: str) -> Floats:
         """(rows,) of one metric, NaN where a row does not say it."""
         found = np.full(self._rows, np.nan)

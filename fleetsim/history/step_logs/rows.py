@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,10 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Note
 from fleetsim.history.long_table import is_parquet, read_parquet
 from fleetsim.history.step_logs.console import Shape, rows_of, shape_of
+from fleetsim.history.step_logs.frameworks import FRAMEWORKS, FrameworkLog
 from fleetsim.history.step_logs.packed import RunLogTable
 from fleetsim.history.text import delimiter_of, number, numbers_of, reading
-from fleetsim.history.wrapped import CUT_ROW, cut_notes, open_text
+from fleetsim.history.wrapped import CUT_ROW, TextLines, logs_of, open_text
 from fleetsim.json_text import from_loose_json
 from fleetsim.records import replace
 
@@ -33,17 +34,41 @@ def read_rows(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[
     wanted: which metrics are kept (None = all). Raises InputError: no text, lines that are no JSON, rows of several
     runs in one table, no rows.
     """
+    if path.is_dir() and (several := _of_one_run(path)) is not None:
+        known, logs = several
+        tables, notes = zip(*(_read(log, wanted, parts) for log, parts in logs.items()), strict=True)
+        for other in tables[1:]:
+            tables[0].join(other, next((step for step in known.step if step in other.names), known.step[0]))
+        return tables[0], [*itertools.chain(*notes)]
+    return _read(path, wanted)
+
+
+def _of_one_run(folder: Path) -> tuple[FrameworkLog, dict[Path, list[Path]]] | None:
+    """The logs of a run that are to be joined, and the framework that writes several; None where one says all."""
+    logs = logs_of(folder)
+    for known in FRAMEWORKS:
+        each = [next((log for log in logs if word in str(log.relative_to(folder))), None) for word in known.logs]
+        found = {log: logs[log] for log in each if log is not None}
+        if len(found) > 1:
+            return known, found
+    return None
+
+
+def _read(
+    path: Path, wanted: Callable[[str], bool] | None, parts: Sequence[Path] = ()
+) -> tuple[RunLogTable, list[Note]]:
+    """parts: of the log, None where it is one file, or the only log of a folder."""
     table = RunLogTable(wanted)
     notes: list[Note] = []
-    if not path.is_dir() and is_parquet(path):
+    if path.is_file() and is_parquet(path):
         columns = {name: column for name, column in read_parquet(path).items() if isinstance(column, np.ndarray)}
         kept = {name: column for name, column in columns.items() if wanted is None or wanted(name)}
         return table.fill(kept, columns), notes
     with reading(path):
-        with open_text(path) as file:
+        with open_text(path, None, parts) as file:
             start, console = _beginning(file)
         json = start[:1] in ("{", "[")
-        with open_text(path, newline=None if json or console is not None else "") as file:
+        with open_text(path, None if json or console is not None else "", parts) as file:
             if console is not None:
                 table.framework = console.framework
                 for row in rows_of(console, file, wanted):
@@ -52,10 +77,10 @@ def read_rows(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[
                 notes = _document(file.read(), path, table) if start[0] == "[" else _json(file, path, table)
             else:
                 notes = _csv(file, path, table)
-            return table, [*notes, *cut_notes(file, path)]
+            return table, [*notes, *file.notes]
 
 
-def _beginning(file: IO[str]) -> tuple[str, Shape | None]:
+def _beginning(file: TextLines) -> tuple[str, Shape | None]:
     """The first line that has something in it, and whose console it is, where it does not open a document. Of a JSONL
     file whose beginning was cut off it is the second."""
     filled = (line.strip() for line in file if line.strip())
@@ -95,7 +120,7 @@ def flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, floa
             yield f"{prefix}{key}", found
 
 
-def _json(file: IO[str], path: Path, table: RunLogTable) -> list[Note]:
+def _json(file: TextLines, path: Path, table: RunLogTable) -> list[Note]:
     """Lines of objects; or one document over several lines, or in one line that keeps its rows in a list."""
     text = next(line for line in file if line.strip())
     try:
@@ -166,7 +191,7 @@ def _jsonl(lines: Iterable[str], path: Path, table: RunLogTable) -> list[Note]:
     return [begins if at == 1 else CUT_ROW for at in sorted(wrong)]
 
 
-def _csv(file: IO[str], path: Path, table: RunLogTable) -> list[Note]:
+def _csv(file: TextLines, path: Path, table: RunLogTable) -> list[Note]:
     """A last row with fewer cells was cut off, perhaps in a number: it is left out."""
     notes: list[Note] = []
     try:

@@ -155,6 +155,8 @@ def cure_of(lever: StepLever, observed: Observed) -> Cure:
     after = min(MOST_AFTER, max(FEWEST_AFTER, SETTLES + math.ceil(noise)))
     most = lever.mean / 2.0
     every = found.course.every if found is not None and found.course.kind == "periodic" else None
+    if found is not None and found.course.again:
+        every = account.steps // found.course.again
     if found is not None and every is not None and lever.mean >= found.beyond_usual:
         # what comes now and then shows in the mean of two of its turns, and half as often it gives half
         now = account.step_s if found.metric is None else found.seconds

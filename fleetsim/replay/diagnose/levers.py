@@ -24,7 +24,7 @@ from msgspec import Struct
 from fleetsim import units
 from fleetsim.history.step_logs.frameworks import ANY_CURES
 from fleetsim.replay.diagnose.step_scene import WORTH, StepScene, outside_share, scene_of, tail_s, unevenness, why_slow
-from fleetsim.replay.observe.account import FASTEST_S
+from fleetsim.replay.observe.account import AGAIN, FASTEST_S
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.phases import EVALUATES, UNEXPLAINED, Phase, plain
 
@@ -99,7 +99,7 @@ def _lever(
 
 
 def _rose(scene: StepScene, phase: Phase) -> bool:
-    """Whether a phase takes more than it did, and not for longer responses alone."""
+    """Whether a phase takes more than it did, and not for longer or more responses alone."""
     before = phase.course.before
     if before is None or phase.course.excess < WORTH * scene.step_s:
         return False
@@ -155,6 +155,32 @@ def _changes(scene: StepScene) -> Iterator[StepLever]:
             cause = "trainer slow" if phase.column in ("update_s", "train_s", "values_s") else "unexplained time"
             why = f"{phase.name} {how}, while the responses stayed as long as they were"
             yield from _lever(scene, cause, phase.column, (0.0, 0.0, 0.0), why)
+
+
+# Of a phase that is done again in some steps, what is slow then.
+_AGAIN = {
+    **dict.fromkeys(AGAIN, "trainer slow"),
+    **dict.fromkeys(("logp_s", "logps_s"), "log-probs slow"),
+    "ref_s": "reference log-probs slow",
+    "experience_s": "experience slow",
+    "sync_s": "weight sync slow",
+    "handover_s": "hand-over slow",
+    "wait_s": "rollout slow",
+}
+
+
+def _again(scene: StepScene) -> Iterator[StepLever]:
+    """A phase that takes far longer in some steps, which come at no distance: a step that is tried again, say."""
+    for phase in scene.account.phases:
+        seconds, rows = phase.beyond_usual, phase.course.again
+        if rows and not scene.rollout_binds:
+            why = (
+                f"in {rows} of {scene.account.steps} steps {phase.name} takes "
+                f"{plain(seconds * scene.account.steps / rows)} more than in the others: it is done again, or held up"
+            )
+            error = seconds / math.sqrt(rows)  # as many by chance
+            ends = max(0.0, seconds - 2.0 * error), seconds + 2.0 * error
+            yield StepLever(_AGAIN[phase.column], phase.name, phase.column, seconds, *ends, why)
 
 
 def _trainer(scene: StepScene) -> Iterator[StepLever]:
@@ -242,8 +268,12 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
         other = scene.trainer_s
         cause, why = why_slow(scene)
         uneven = cause == "straggler"  # costs its seconds also beside a trainer that takes as many
-        if other <= 0 or (wait < BALANCE * other and not uneven):
+        generation = scene.account.phase("wait_s")
+        rose = cause != "long tail" and generation is not None and _rose(scene, generation)
+        if other <= 0 or (wait < BALANCE * other and not uneven and not rose):
             return
+        if rose:
+            why = f"generation rose, and the responses did not: fewer instances work, or they are slower; {why}"
         cost = other
         if uneven:
             cost = min(other, EVEN * wait / unevenness(scene))
@@ -298,6 +328,6 @@ def _beside(scene: StepScene) -> Iterator[StepLever]:
             yield StepLever("unexplained time", hidden.name, column, now, 0.0, now, timers)
 
 
-RULES: tuple[Rule, ...] = (_forward, _waited, _changes, _rollout, _trainer, _beside)
+RULES: tuple[Rule, ...] = (_forward, _waited, _changes, _again, _rollout, _trainer, _beside)
 CAUSES: Collection[str] = ANY_CURES.keys()
 """Every word that `diagnosis` of a log has for a cause: each has a cure."""

@@ -64,10 +64,11 @@ def _of_log(log: StepLog) -> Account | None:
     account = _account(step_s, parts, numbers, mode, log.metrics, log.framework)
     changed = [p.course.at or 0 for p in account.phases if abs(p.course.excess) >= CHANGED * account.now_s]
     first = max(changed, default=0)
-    before, now = log.where(slice(first)).mean("length_mean"), log.where(slice(first, None))
+    made = "output_tokens" if "output_tokens" in columns else "length_mean"
+    before, now = log.where(slice(first)).mean(made), log.where(slice(first, None))
     present = {name: mean for name in columns if (mean := now.mean(name)) is not None}
-    if before is not None and before > 0 and "length_mean" in present:
-        present["length_growth"] = present["length_mean"] / before - 1.0
+    if before is not None and before > 0 and made in present:
+        present["length_growth"] = present[made] / before - 1.0
     scatter = {  # from step to step: a trend is none
         name: float(np.nanstd(np.diff(now.columns[name]))) / math.sqrt(2.0) / abs(present[name])
         for name in ("wait_s", "generate_s", "length_mean")
@@ -88,6 +89,7 @@ def _of_log(log: StepLog) -> Account | None:
     )
 
 
+AGAIN = (*TRAINING, "train_s", "sync_s", "handover_s")  # phases that a trainer may have to do again
 CHANGED = 0.05  # of a step: a phase that moved by so much parts the run into before and now
 
 
@@ -167,7 +169,8 @@ def _account(
         seconds = float(np.average(filled[known], weights=weights[known]))
         if seconds <= 0:
             continue
-        course = course_of(filled)
+        tried = column in AGAIN or (column == "wait_s" and mode == "synchronous")
+        course = course_of(filled, again=framework is not None and tried)
         since = None if course.at is None else int(numbers[course.at])
         name = NAMES.get(column, column)
         if column == "wait_s" and mode == "synchronous":

@@ -39,8 +39,8 @@ class Phase(Struct, frozen=True):
 
     @property
     def each(self) -> float:
-        """Seconds of a step that it takes now, those that come every few steps spread over all."""
-        return self.course.usual + (0.0 if self.course.every is None else self.beyond_usual)
+        """Seconds of a step that it takes now, those that come in some steps alone spread over all."""
+        return self.course.usual + (self.beyond_usual if self.course.every or self.course.again else 0.0)
 
 
 class Account(Struct, frozen=True):
@@ -50,8 +50,8 @@ class Account(Struct, frozen=True):
     and training lie to each other. framework: whose log it is; None = exported metrics. estimated: no timer parts the
     step, and what its seconds have to do with its responses' lengths says what generation takes at least. either:
     synchronous is only likelier than asynchronous. present: means of the log's columns since the last change of a phase
-    (`length_growth`: how much longer the responses are than before it); scatter: deviation / mean of the same rows,
-    from one to the next. token_s: seconds that each token of the longest response adds to a generation, and their
+    (`length_growth`: how many more tokens a step has than before it); scatter: deviation / mean of the same rows, from
+    one to the next. token_s: seconds that each token of the longest response adds to a generation, and their
     standard error; None where the log does not tell.
     """
 

@@ -92,7 +92,8 @@ class PhaseCourse(Struct, frozen=True):
 
     mean: of all rows that say something. usual: of those outside the spikes, after the last change: what it is now.
     spread: standard deviation of the rows of that level. before: the same before the change (None without one). at: the
-    row at which the change begins. every: rows from one spike to the next.
+    row at which the change begins. every: rows from one spike to the next. again: of a constant one, rows far above the
+    others that come at no distance.
     """
 
     kind: Literal["constant", "since", "rising", "periodic"]
@@ -102,6 +103,7 @@ class PhaseCourse(Struct, frozen=True):
     before: float | None = None
     at: int | None = None
     every: int | None = None
+    again: int = 0
 
     @property
     def excess(self) -> float:
@@ -112,13 +114,16 @@ class PhaseCourse(Struct, frozen=True):
 FEWEST = 4  # rows on either side of a change
 # Of the median, robust standard deviations, and of the highest row: what stands out above all three is a spike.
 SPIKE, ROBUST, HEIGHT = 0.5, 8.0, 0.1
+MANY = 0.4  # of the rows: more that stand out are another level
 REGULAR = 0.8  # of the distances between spikes: so many must be the usual one, or a multiple of it
 SURE = 0.99997  # two levels differ: so sure by Student's law, four standard errors of many rows and more of few
 BY = 0.1  # of the higher level: a change by less is no other level
+FEWEST_AGAIN = 3  # rows that come at no distance and are no accident
 
 
-def course_of(values: Floats) -> PhaseCourse:
+def course_of(values: Floats, *, again: bool = False) -> PhaseCourse:
     """The course of (n,) numbers, NaN where nothing is said. A change must be seen in FEWEST rows on either side.
+    again: whether rows far above the others, which come at no distance, are none of its level.
 
     Of the three simple laws (one level, two levels, a straight line) the one that explains most for its parameters
     counts (Schwarz 1978, "Estimating the dimension of a model": n log(residual) + parameters log(n)).
@@ -130,7 +135,11 @@ def course_of(values: Floats) -> PhaseCourse:
     spikes, every = spikes_of(values, known)
     rows = np.flatnonzero(known & ~spikes)
     y = values[rows]
-    level = PhaseCourse("constant" if every is None else "periodic", mean, float(y.mean()), float(y.std()), every=every)
+    far = _far_above(y)[1] & again & (every is None)
+    count = int(far.sum()) if FEWEST_AGAIN <= far.sum() <= MANY * len(y) else 0
+    usual = y[~far] if count else y
+    kind: Literal["constant", "periodic"] = "constant" if every is None else "periodic"
+    level = PhaseCourse(kind, mean, float(usual.mean()), float(usual.std()), every=every, again=count)
     if len(y) < 2 * FEWEST:
         return level
     place, two = _split(y)
@@ -159,13 +168,12 @@ def spikes_of(values: Floats, known: Mask) -> tuple[Mask, int | None]:
     """Rows far above the others that come again at one distance, and that distance; none where they do not. Of every
     other row it is no spike: so a trainer waits whose two batches are made together."""
     y = values[known]
-    middle = float(np.median(y))
-    scatter = 1.4826 * float(np.median(np.abs(y - middle)))
-    out = max(SPIKE * middle, ROBUST * scatter, HEIGHT * (float(y.max()) - middle))
-    high = known & (np.nan_to_num(values) > middle + out)
+    middle, far = _far_above(y)
+    high = np.zeros(len(values), dtype=bool)
+    high[known] = far & (y > middle + HEIGHT * (float(y.max()) - middle))
     at = np.flatnonzero(high)
     nothing = np.zeros(len(values), dtype=bool)
-    if at.size > 0.4 * len(y):
+    if at.size > MANY * len(y):
         return nothing, None
     if at.size < 2:
         return high, None
@@ -173,6 +181,13 @@ def spikes_of(values: Floats, known: Mask) -> tuple[Mask, int | None]:
     every = int(np.median(apart))
     regular = every > 2 and np.mean(apart % every == 0) >= REGULAR
     return (high, every) if regular else (nothing, None)
+
+
+def _far_above(y: Floats) -> tuple[float, Mask]:
+    """The median, and which rows (n,) stand out above it."""
+    middle = float(np.median(y))
+    scatter = 1.4826 * float(np.median(np.abs(y - middle)))
+    return middle, np.asarray(y > middle + max(SPIKE * middle, ROBUST * scatter))
 
 
 def _split(y: Floats) -> tuple[int, float]:

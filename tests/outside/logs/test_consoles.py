@@ -46,6 +46,32 @@ def test_what_a_console_tells_is_read(each: Format, which: int, tmp_path: Path) 
     assert columns_off(log, path, life.steps) == []
 
 
+def test_both_logs_of_a_run_are_joined_by_step(tmp_path: Path) -> None:
+    """As prime-rl lays them out, beside a log of engines; the orchestrator has begun a step more."""
+    each = {name: next(log for log in LOGS if log.format.name == f"prime-rl, {name}") for name in NAMES}
+    life = lived("window", "fits")
+    for name, log in each.items():
+        path = tmp_path / "logs" / NAMES[name]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = log.text(life).splitlines()
+        path.write_text("\n".join(lines if name == "orchestrator" else lines[:-1]), encoding="utf-8")
+    (tmp_path / "logs" / "inference.out").write_text("INFO 12:00:00 engine started\n")
+    joined, trainer = read_file(tmp_path).steps, read_file(tmp_path / "logs" / NAMES["trainer"]).steps
+    assert joined is not None
+    assert trainer is not None
+    assert joined.framework == "prime-rl"
+    assert {name: joined.columns[name].tolist() for name in ("step", "step_s")} == {
+        name: trainer.columns[name].tolist() for name in ("step", "step_s")
+    }
+    of = {step.number + 1: step for step in life.steps}
+    steps = [of[int(number)] for number in joined.columns["step"]]
+    assert joined.columns["samples"].tolist() == [len(step.lengths) for step in steps]
+    assert joined.columns["staleness_max_steps"].tolist() == [max(step.ages) for step in steps]
+
+
+NAMES = {"trainer": "trainer/rank_0.log", "orchestrator": "orchestrator.log"}
+
+
 @settings(max_examples=15)
 @given(data=st.data())
 @pytest.mark.parametrize("each", FORMATS, ids=lambda each: each.name)
