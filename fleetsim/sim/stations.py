@@ -175,7 +175,7 @@ def station_metrics(records: Records, window: StepWindow) -> dict[str, dict[str,
             "lost": of["lost"] / len(window.steps),
         }
         if station.workers is not None:
-            row["busy_fraction"] = grown.own["used_s"] / (station.workers * window.span_s)
+            row["busy_fraction"] = grown.own["used_s"] / (max(1, station.workers) * window.span_s)
         if station.overflow is not None:
             row["overflow_share"] = grown.beyond["calls"] / of["calls"] if of["calls"] else 0.0
             row["overflow_in_use"] = grown.beyond["used_s"] / window.span_s
@@ -193,7 +193,8 @@ def stations_full(records: Records, window: StepWindow) -> bool:
         return max(of["used_s"] / workers, of["calls"] / rate) > FULL * window.span_s
 
     return any(
-        full(at.station, at.own) and (at.station.overflow is None or full(_overflow_of(at.station), at.beyond))
+        (at.station.workers == 0 or full(at.station, at.own))
+        and (at.station.overflow is None or full(_overflow_of(at.station), at.beyond))
         for at in _grown(records, window)
     )
 
