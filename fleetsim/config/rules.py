@@ -318,10 +318,14 @@ def _calls_reach_their_overflow(s: Sections) -> Iterator[Problem]:
     for name, station in own.items():
         path = f"stations.{name}"
         if station.overflow is None:
+            if station.workers == 0:
+                rule = f"no call would ever be answered: there is no {path}.overflow"
+                yield Problem(f"{path}.workers", 0, rule, "give a number, or an overflow")
             continue
         if station.workers is None:
             rule = f"calls go to {path}.overflow when all of these are taken, and there is no limit on them"
-            yield Problem(f"{path}.workers", None, rule, "give a number, or leave the overflow out")
+            remedy = "give a number (at a rate: calls that wait for their turn included), or leave the overflow out"
+            yield Problem(f"{path}.workers", None, rule, remedy)
         if station.timeout_s is not None and station.timeout_s <= station.overflow.after_s:
             rule = f"a call that waits is timed out after {station.timeout_s:g} s, before it goes there"
             yield Problem(

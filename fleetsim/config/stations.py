@@ -46,7 +46,9 @@ class OverflowConfig(ConfigSection):
 class StationConfig(ConfigSection):
     """Workers, each of which serves one call at a time; calls wait for them, first come first served."""
 
-    workers: Count | None = Field(default=None, description="calls at the same time; null = no limit")
+    workers: CountOrZero | None = Field(
+        default=None, description="calls at the same time; null = no limit, 0 = all go to its overflow"
+    )
     start_s: Seconds = Field(default=0.0, description="seconds until a fresh worker begins with a call")
     warm: CountOrZero = Field(
         default=0, description="fresh workers that are kept started; one that is taken is replaced within start_s"

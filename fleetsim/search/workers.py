@@ -257,6 +257,21 @@ class Crewing:
     def _best(self, here: Scenario, name: str, hardly: bool) -> int:
         """The workers of one station that are best for a count of instances. hardly: for a step that is hardly longer
         than with plenty of them, as targets ask."""
+        n = self._some(here, name, hardly)
+        return 0 if self._none_will_do(here, name, n, hardly) else n
+
+    def _none_will_do(self, here: Scenario, name: str, n: int, hardly: bool) -> bool:
+        """Whether all calls may as well go to a station's overflow, instead of n workers. hardly: as of `_best`."""
+        if name in self._judges or getattr(here.stations, name).overflow is None:
+            return False
+        none, some = (self._seen(with_workers(here, {name: k})) for k in (0, n))
+        if hardly and none.mean("step_s") > (1.0 + _HARDLY) * some.mean("step_s"):
+            return False
+        ours, theirs = (seen.mean("step_s") ** (not hardly and here.targets.worth) for seen in (none, some))
+        return ours * (none.mean("cost_per_step") or 1.0) <= theirs * (some.mean("cost_per_step") or 1.0)
+
+    def _some(self, here: Scenario, name: str, hardly: bool) -> int:
+        """The same of those that are one at least."""
         if self._pays_beyond(name):
             return self._mixed(here, name, hardly)
         if name in self._judges:

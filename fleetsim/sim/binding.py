@@ -21,7 +21,7 @@ from fleetsim.sim.critical_path import SAME_S, CriticalPath, critical_path, plac
 from fleetsim.sim.judges import judges_full, judging_s
 from fleetsim.sim.load import Mix, given_up_s, in_flight, mix_of, shared_with
 from fleetsim.sim.records import Records
-from fleetsim.sim.stations import stations_full, tools_s
+from fleetsim.sim.stations import saturated_s, stations_full, tools_s
 from fleetsim.sim.window import StepWindow, window_of
 from fleetsim.workload.lengths import mean_length
 
@@ -73,6 +73,9 @@ def gains_of(records: Records, window: StepWindow) -> dict[str, float]:
         waits += float(window.steps["switch_s"].sum())
     own = {"trainer": path.train_s, **path.held_s, "sync": path.sync_s}
     saved = {name: LESS * seconds for name, seconds in own.items()}
+    if waits > SMALL_WAIT * span and (first := _pacemaker(records, window)) is not None:
+        # A fifth more of it serves a fifth more; what comes before it and after it only waits longer.
+        return dict.fromkeys(saved.keys() | _AHEAD, 0.0) | {first: min(waits / span, LESS)}
     if path.lives and waits + saved["sync"] > max(saved.values()):  # else nothing of them can promise more
         saved |= {name: min(waits, seconds) for name, seconds in _of_lives(records, window, path).items()}
     saved["sync"] += saved.pop("pauses", 0.0)
@@ -86,7 +89,11 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     end = np.array([life.end_s for life in path.lives])
     freed = np.array([life.freed for life in path.lives])
     paused = _paused(records, window, sent, end)
-    tools = np.minimum(end - sent - paused, tools_s(records, window))
+    at_engines_s = _made_s(records, window)
+    tools = np.zeros(len(sent))
+    if at_engines_s is not None:
+        which, lived = [life.sample for life in path.lives], records.samples["finish_s"] - records.samples["sent_s"]
+        tools = ((end - sent) * (1.0 - at_engines_s[which] / lived[which].clip(SAME_S)) - paused).clip(0.0)
     making = end - sent - paused - tools
     again, at_engines = _computed_again(records, window), float(making.sum() / max(SAME_S, (making + tools).sum()))
     shorter, slower = _paces(records, window, sent, end, at_engines, again)
@@ -104,7 +111,10 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     # A group keeps its place until it has its rewards.
     scored = np.array([life.scored_s for life in path.lives]) if places_of_groups(scenario) else 0.0
     # More in flight shares the fleet among more of them: each takes longer, and a batch needs as many as before.
-    more = np.maximum(0.0, LESS * (end - sent + scored + loop) - making * slower / MORE)
+    # So do those that wait for a worker.
+    of_tools, waiting = tools_s(records, window)
+    queued = LESS * tools * (waiting / of_tools if of_tools else 0.0)
+    more = np.maximum(0.0, LESS * (end - sent + scored + loop) - queued - making * slower / MORE)
     capped = law.cap is not None or most or each
     if capped:
         # A place that any sample frees, and not only the last one of its group.
@@ -114,32 +124,43 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     if ahead is not None:
         fuller = making * slower / MORE
         by_window = np.where(
-            freed, 0.0 if capped else more, _with_more_ahead(records, window, path, ahead, more, fuller)
+            freed, 0.0 if capped else more, _with_more_ahead(records, window, path, ahead, more, fuller, queued)
         )
         saved["staleness_window"] = float(by_window.sum())
     # Engines that hold a fifth more are faster by what that makes of each iteration, and work while they stood empty.
     busy, idle = window.total("busy_s"), window.total("idle_s")
     faster = 1.0 - (1.0 + float(np.average(slower, weights=end - sent))) / MORE
     most_s = (idle + busy * faster) / max(1.0, float(window.steps["instances"].mean()))
-    saved = {name: min(seconds, most_s) for name, seconds in saved.items()}
+    full_s = saturated_s(records, window)  # in which a station serves no more, however many calls there are
+    saved = {name: min(seconds, most_s, window.span_s - full_s) for name, seconds in saved.items()}
     saved["pauses"] = LESS * float(paused.sum() + again * making.sum())
     saved["rollout"] = float((making * shorter).sum())
-    saved["longest_response"] = float(_cut(records, path, making, shorter).sum())
+    saved["longest_response"] = float(_cut(records, path, making, shorter, at_engines_s).sum())
     judging, reward = judging_s(records, window), mean_length(scenario.workload.reward.latency_s, at_least=0.0)
     judged = path.scoring_s * judging / (judging + reward) if judging > 0 else 0.0
-    if judged > 0:
-        saved["judge"] = LESS * judged
-    scoring = path.scoring_s - judged + float(tools.sum())
-    if scoring > 0:
-        saved["environment"] = LESS * scoring
-    if judging > float(making.mean()) and judges_full(records, window):
-        saved |= dict.fromkeys(saved.keys() & _AHEAD, 0.0)
-        saved["judge"] = LESS * float(window.steps["wait_s"].sum())
+    scoring = max(path.scoring_s - judged + float(tools.sum()), full_s)
+    # seconds that were measured stand before those that are worked out
+    measured = {"judge": LESS * judged, "environment": LESS * scoring}
+    return {name: seconds for name, seconds in measured.items() if seconds > 0} | saved
+
+
+def _pacemaker(records: Records, window: StepWindow) -> str | None:
+    """The verdict about a station or a judge that never has nothing to do, where there is one."""
     if stations_full(records, window):
-        # It sets the pace: a fifth more of it serves a fifth more, and whatever else is ahead only waits for it.
-        saved |= dict.fromkeys(saved.keys() & _AHEAD, 0.0)
-        saved["environment"] = LESS * float(window.steps["wait_s"].sum())
-    return saved
+        return "environment"
+    return "judge" if judges_full(records, window) else None
+
+
+def _made_s(records: Records, window: StepWindow) -> Floats | None:
+    """Seconds of each sample at engines, by its tokens and the mean pace of all; None where nothing calls a tool.
+    Samples that are waited for had the longest calls."""
+    mean = tools_s(records, window)[0]
+    if mean <= 0.0:
+        return None
+    samples = records.samples
+    done, lived, made = samples["status"] == DONE, samples["finish_s"] - samples["sent_s"], samples["made"]
+    found: Floats = made * float((lived[done] - mean).clip(0.0).sum() / max(1, made[done].sum()))
+    return np.minimum(found, lived.clip(0.0))
 
 
 def _paused(records: Records, window: StepWindow, sent: Floats, end: Floats) -> Floats:
@@ -204,7 +225,7 @@ def _paces(
     return np.asarray(shorter.mean(axis=1)), np.asarray(slower.mean(axis=1))
 
 
-def _cut(records: Records, path: CriticalPath, making: Floats, shorter: Floats) -> Floats:
+def _cut(records: Records, path: CriticalPath, making: Floats, shorter: Floats, at_engines_s: Floats | None) -> Floats:
     """Seconds that would be saved on each life, if no response were longer than a batch's longest one / MORE.
 
     A wait that ended when enough groups were complete would end when as many groups, cut in this way, are complete. A
@@ -214,7 +235,8 @@ def _cut(records: Records, path: CriticalPath, making: Floats, shorter: Floats) 
     samples, groups, buffer = records.samples, records.groups, records.scenario.buffer
     cap = max(1.0, longest_of_a_batch(records) / MORE)
     tokens, finish = samples["target"].astype(np.float64), np.where(samples["status"] == DONE, samples["finish_s"], -1)
-    cut = (1.0 - cap / np.maximum(cap, tokens)) * np.maximum(0.0, finish - samples["sent_s"])
+    lived = np.maximum(0.0, finish - samples["sent_s"])
+    cut = (1.0 - cap / np.maximum(cap, tokens)) * (lived if at_engines_s is None else np.minimum(lived, at_engines_s))
     first = groups["first"]
     sooner = np.maximum.reduceat(finish, first) - np.maximum.reduceat(finish - cut, first)
     ready = np.sort(path.ready_s - sooner[path.groups])
@@ -245,21 +267,31 @@ def longest_of_a_batch(records: Records) -> float:
 
 
 def _with_more_ahead(
-    records: Records, window: StepWindow, path: CriticalPath, ahead: float, more: Floats, fuller_s: Floats
+    records: Records,
+    window: StepWindow,
+    path: CriticalPath,
+    ahead: float,
+    more: Floats,
+    fuller_s: Floats,
+    queued_s: Floats,
 ) -> Floats:
     """Seconds that would be saved on each life that the trainer let begin, if a fifth more groups might be ahead.
 
     Groups would begin earlier, and in time as many more of them would be complete: the batch would have been complete
-    when there were that many fewer. They are more work (fuller_s), unless instances have time to spare. A life that
-    ended no wait itself saves what a larger cap on what is in flight would save it (`more`). Where a batch waits for
-    certain groups, the gain is half as large: only those groups help that start earlier themselves.
+    when there were that many fewer. They are more work (fuller_s), unless instances have time to spare, and more calls
+    that wait (queued_s). A life that ended no wait itself saves what a larger cap on what is in flight would save it
+    (`more`). Where a batch waits for the oldest, the gain is half as large: only groups that start earlier help.
     """
-    fewer = math.floor((MORE - 1.0) * ahead + 1e-9)  # whole groups start
+    law, sizes = law_of(records.scenario), sizes_of(records.scenario)
+    unit = sizes.version if law.reserves_steps else 1  # whole groups start, or those of whole steps
+    fewer = max(unit, math.floor((MORE - 1.0) * ahead / unit + 1e-9) * unit)
+    less, reach = fewer / (ahead + fewer), 1.0 if law.reserves_steps else 1.5
+    share = math.log(MORE) / -math.log1p(-less)  # of what so many bring, a fifth
     begun = sum(not life.freed for life in path.lives)
     spare = window.total("idle_s") / max(1.0, float(window.steps["instances"].mean())) / max(1, begun)
     drains = IN_FLIGHT[records.scenario.sync.in_flight].drains and records.scenario.sync.scope == "global"
     buffer = records.scenario.buffer
-    weight = 0.5 if BATCH_RULES[buffer.batch_rule].reserved or buffer.wait_for_oldest else 1.0
+    weight = share * (0.5 if buffer.wait_for_oldest else 1.0)
     saved = more.copy()
     for k, life in enumerate(path.lives):
         if life.freed:
@@ -275,8 +307,8 @@ def _with_more_ahead(
             first = before
         earlier = ready - max(first.sent_s, float(path.ready_s[max(0, life.ready - fewer)]))
         waits_for_all = drains and first is life
-        most = first.loop_s if waits_for_all else 1.5 * LESS * (ready - first.sent_s + first.loop_s)
-        saved[k] = max(0.0, weight * min(earlier, most) - max(0.0, fuller_s[k] - spare))
+        most = first.loop_s if waits_for_all else reach * less * (ready - first.sent_s + first.loop_s)
+        saved[k] = max(0.0, weight * min(earlier, most) - max(0.0, fuller_s[k] - spare) - queued_s[k])
     return saved
 
 

@@ -112,6 +112,7 @@ class _Walk:
         self.times, self.does = _without_drains_of_syncs(records)
         self.order: NDArray[np.int64] | None = None
         self.in_groups = places_of_groups(records.scenario)
+        self.holds_slot = records.scenario.stations.reward.holds_slot
         self.published, self.trigger = syncs["end_s"].tolist(), syncs["trigger_s"].tolist()
         self.paused = syncs["pause_start_s"].tolist()
         sync = records.scenario.sync
@@ -256,8 +257,11 @@ class _Walk:
             if (i >= 0 and sent - self.times[i] <= SAME_S) or before < 0 or self.sent[before] > sent - SAME_S:
                 return min(sent, end - SAME_S)
             life.freed, life.whole = not replaced, whole
-            self.path.scoring_s += sent - ended  # its place was free once its group was scored
-            sample, end, ready, scored_s = before, max(ended, floor), -1, sent - ended
+            # its place was free once it, or its group, was scored; else what is next waited for an instance
+            waits_s = 0.0 if whole or self.holds_slot else sent - ended
+            scored_s = sent - ended - waits_s
+            self.path.scoring_s += scored_s
+            sample, end, ready = before, max(ended + waits_s, floor), -1
 
     def _ended(self, t: float) -> tuple[int, float]:
         """The last sample that ended by t, and when; -1 if there is none."""

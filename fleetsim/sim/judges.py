@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,6 +28,10 @@ HOUR_S = 3600.0
 _MILLION = 1e6
 # Engines that compute for more than this share of the time always have something to do.
 _FULL = 0.98
+# An API is asked for more than this share of what its limits let it.
+_AT_LIMIT = 0.95
+# As many requests wait at full engines, of those that run: else a fifth more engines run each of them no faster.
+_WAITING = 0.2
 # An API takes as many prompt tokens at once as there are.
 _API_TOKENS, _API_BLOCKS = 1 << 20, 1 << 40
 Floats = NDArray[np.float64]
@@ -247,13 +252,22 @@ def judging_s(records: Records, window: StepWindow) -> float:
 
 
 def judges_full(records: Records, window: StepWindow) -> bool:
-    """Whether a judge never has nothing to do: its engines compute all the time, or an API lets requests wait for
-    longer than it takes to answer them."""
+    """Whether a judge sets the pace: an API is asked as much as its limits let it, or engines compute all the time
+    while more wait than a fifth more of them would take."""
     for judge, of in zip(judges_of(records.scenario).values(), _grown(records, window), strict=True):
-        if judge.at == "rollout":
-            continue
-        busy = of["busy_s"] / (judge.instances * window.span_s)
-        if of["waited_s"] > of["served_s"] if judge.api is not None else busy > _FULL:
+        if judge.api is not None:
+            api, span = judge.api, window.span_s
+            tokens = of["prompt_tokens"] + of["output_tokens"]
+            used = (
+                of["served_s"] / api.concurrency,
+                of["answered"] / (api.requests_per_s or math.inf),
+                tokens / (api.tokens_per_s or math.inf),
+            )
+            full = max(used) > _AT_LIMIT * span
+        else:
+            busy = of["busy_s"] / (judge.instances * window.span_s)
+            full = busy > _FULL and of["waited_s"] > _WAITING * of["served_s"]
+        if full and judge.at != "rollout":
             return True
     return False
 

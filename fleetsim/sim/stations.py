@@ -175,7 +175,7 @@ def station_metrics(records: Records, window: StepWindow) -> dict[str, dict[str,
             "lost": of["lost"] / len(window.steps),
         }
         if station.workers is not None:
-            row["busy_fraction"] = grown.own["used_s"] / (station.workers * window.span_s)
+            row["busy_fraction"] = grown.own["used_s"] / (max(1, station.workers) * window.span_s)
         if station.overflow is not None:
             row["overflow_share"] = grown.beyond["calls"] / of["calls"] if of["calls"] else 0.0
             row["overflow_in_use"] = grown.beyond["used_s"] / window.span_s
@@ -193,9 +193,22 @@ def stations_full(records: Records, window: StepWindow) -> bool:
         return max(of["used_s"] / workers, of["calls"] / rate) > FULL * window.span_s
 
     return any(
-        full(at.station, at.own) and (at.station.overflow is None or full(_overflow_of(at.station), at.beyond))
+        (at.station.workers == 0 or full(at.station, at.own))
+        and (at.station.overflow is None or full(_overflow_of(at.station), at.beyond))
         for at in _grown(records, window)
     )
+
+
+def saturated_s(records: Records, window: StepWindow) -> float:
+    """Seconds in which calls waited because all workers of a station were in use; of the station with most of them.
+    Where its overflow takes what waits, none."""
+    rows, found = records.stations[records.stations["step"] >= window.first], [0.0]
+    for k, at in enumerate(_grown(records, window)):
+        if at.station.workers is not None and at.station.overflow is None:
+            used = rows[rows["station"] == k]["used"].sum(axis=0, dtype=np.float64)
+            full = int(np.searchsorted(EDGES, at.station.workers, side="right")) - 1
+            found.append(min(float(used[full:].sum()), at.own["waited_s"]))
+    return max(found)
 
 
 # The smallest number of each level, and of one beyond: see `level_of` (`engine/kernel/stations.py`).
@@ -213,15 +226,17 @@ def quantile_of(levels: NDArray[np.float64], share: float) -> float:
     return float(low + inside * (above - 1.0 - low))
 
 
-def tools_s(records: Records, window: StepWindow) -> float:
-    """Seconds that a rollout is at its tools: by their law or, where they are a station, as long as its calls took."""
+def tools_s(records: Records, window: StepWindow) -> tuple[float, float]:
+    """Seconds that a rollout is at its tools, and of these seconds that it waits for a worker: by their law or, where
+    they are a station, as long as its calls took."""
     turns, stations = records.scenario.workload.turns, list(stations_of(records.scenario))
-    each = mean_length(turns.tool_latency_s)
+    each, waits = mean_length(turns.tool_latency_s), 0.0
     if "tools" in stations:
         of = _grown(records, window)[stations.index("tools")].all
-        ended = of["served"] + of["failed"] + of["late"]
-        each = (of["waited_s"] + of["served_s"]) / ended if ended else each
-    return (mean_turns(records.scenario.workload) - 1.0) * each
+        ended = max(1.0, of["served"] + of["failed"] + of["late"])
+        each, waits = (of["waited_s"] + of["served_s"]) / ended, of["waited_s"] / ended
+    calls = mean_turns(records.scenario.workload) - 1.0
+    return calls * each, calls * waits
 
 
 def station_usd(records: Records, window: StepWindow) -> float:

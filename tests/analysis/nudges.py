@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fleetsim.config import Scenario, default_scenario, with_changes
+from fleetsim.config.law_numbers import sizes_of
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError, StuckError
 from fleetsim.policies.admission import LAWS
@@ -78,6 +79,34 @@ def random_job(seed: int) -> Scenario:
     return with_changes(default_scenario(), changes)
 
 
+def job_of_steps(seed: int) -> Scenario:
+    """A random job whose groups are reserved for their steps, with a filter whose refills take their steps."""
+    reserved = {"admission.law": "target_step", "buffer.batch_rule": "exact_target_step"}
+    share = random.Random(50_000 + seed).choice([0.3, 0.5, 0.7])
+    return with_changes(random_job(seed), {**reserved, "workload.filter.zero_variance_share": share})
+
+
+def job_of_agents(seed: int) -> Scenario:
+    """A random job whose samples call tools: of a law alone, or of few workers, with starts, or at a rate."""
+    s, r = random_job(seed), random.Random(70_000 + seed)
+    mean, batch, turns = s.workload.output_tokens.mean, s.trainer.batch_samples, r.choice([2, 4, 8])  # type: ignore[union-attr]
+    call_s, of = mean * r.choice([0.001, 0.005, 0.01]), r.random()
+    changes: dict[str, Any] = {
+        "workload.turns.count": turns,
+        "workload.turns.tool_latency_s": r.choice([call_s, {"kind": "lognormal", "mean": call_s, "cv": 1.0}]),
+        "workload.turns.tool_tokens": 100,
+        "run.steps": 40,
+        "run.warmup_steps": 10,
+    }
+    if of < 0.6:
+        changes["stations.tools.workers"] = max(1, int(batch * r.choice([0.05, 0.1, 0.25, 0.5, 1.0])))
+    if of < 0.2:
+        changes["stations.tools.start_s"] = call_s * r.choice([0.5, 2.0])
+    if of > 0.8:
+        changes["stations.tools.calls_per_s"] = batch * turns / (mean * r.choice([0.01, 0.02, 0.05]))
+    return with_changes(s, changes)
+
+
 def job_of_groups(seed: int) -> Scenario:
     """A random job of groups, under a cap that counts them: of the fleet, or for each instance."""
     s, r = random_job(seed), random.Random(10_000 + seed)
@@ -123,16 +152,15 @@ def nudges(s: Scenario, longest: float) -> Iterator[tuple[str, dict[str, Any], f
     lengths = {**s.workload.output_tokens.model_dump(exclude_none=True), "max": max(16, round(longest / MORE))}
     if lengths["kind"] != "constant":
         yield "longest_response", {"workload.output_tokens": lengths}, MORE
-    latency = s.workload.reward.latency_s
-    if getattr(latency, "value", 0.0):
-        yield "environment", {"workload.reward.latency_s": latency.value / MORE}, MORE  # type: ignore[union-attr]
+    yield from ((name, changes, MORE) for name, changes in _of_stations(s))
     if s.evaluation.seconds is not None:
         yield "evaluation", {"evaluation.seconds": s.evaluation.seconds / MORE}, MORE
     if t.checkpoint.stall_s:
         yield "checkpoint", {"trainer.checkpoint.stall_s": t.checkpoint.stall_s / MORE}, MORE
-    if (rate := s.stations.tools.calls_per_s) is not None:
-        yield "environment", {"stations.tools.calls_per_s": rate * MORE}, MORE
+    judge = s.stations.judge
     counts: list[tuple[str, str, int, int | None]] = [
+        ("environment", "stations.tools.workers", 1, s.stations.tools.workers),
+        ("judge", "stations.judge.instances", 1, judge.instances if judge is not None and judge.has_engines else None),
         ("rollout", "fleet.instances", 1, f.instances),
         ("in_flight_cap", "fleet.max_in_flight_samples", sent, f.max_in_flight_samples),
         ("in_flight_cap", "fleet.max_in_flight_samples_per_instance", place, each and each // place * place),
@@ -150,10 +178,46 @@ def nudges(s: Scenario, longest: float) -> Iterator[tuple[str, dict[str, Any], f
     if law.budget != "batches" and law.ahead is not None and law.parameter is not None:
         now_ahead = law.number(a)
         assert now_ahead is not None
-        yield "staleness_window", {law.parameter: now_ahead + (MORE - 1.0) * (1.0 + now_ahead)}, MORE
-        if AGE_ACTIONS[a.age_action].limits_age and a.max_age is not None:  # an age is a whole number
-            older = {law.parameter: now_ahead + 1.0, "admission.max_age": a.max_age + 1.0}
-            yield "staleness_window", older, (2.0 + now_ahead) / (1.0 + now_ahead)
+        now_groups = law.groups_ahead(a, sizes_of(s))
+        assert now_groups is not None
+        factor = max(MORE, 1.0 + 1.0 / now_groups)
+        wider, whole = now_ahead + (factor - 1.0) * (1.0 + now_ahead), (2.0 + now_ahead) / (1.0 + now_ahead)
+        yield "staleness_window", {law.parameter: wider, **_queue(s, factor)}, factor
+        # an age is a whole number, and so are steps that groups are reserved for
+        aged = {"admission.max_age": a.max_age + 1.0} if a.max_age is not None else {}
+        if law.reserves_steps or (AGE_ACTIONS[a.age_action].limits_age and aged):
+            yield "staleness_window", {law.parameter: now_ahead + 1.0, **aged, **_queue(s, whole)}, whole
+
+
+def _queue(s: Scenario, factor: float) -> dict[str, int]:
+    """A queue that holds what a larger window lets start; else it fills with groups that no step wants yet."""
+    capacity = s.buffer.capacity_samples
+    return {} if capacity is None else {"buffer.capacity_samples": math.ceil(factor * capacity)}
+
+
+def _of_stations(s: Scenario) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What is moved at tools, rewards and a judge, by a fifth; workers and engines are counts (`nudges`)."""
+    tools, judge = s.stations.tools, s.stations.judge
+    if getattr(s.workload.reward.latency_s, "value", 1.0):
+        yield "environment", {"workload.reward.latency_s": _scaled(s.workload.reward.latency_s)}
+    if s.workload.turns.several:
+        faster = {"workload.turns.tool_latency_s": _scaled(s.workload.turns.tool_latency_s)}
+        yield "environment", {**faster, "stations.tools.start_s": tools.start_s / MORE}
+    for name in ("calls_per_s", "timeout_s"):
+        if (now := getattr(tools, name)) is not None:
+            yield "environment", {f"stations.tools.{name}": now * MORE}
+    if judge is not None:
+        yield "judge", {"stations.judge.output_tokens": _scaled(judge.output_tokens)}
+        for name in ("tok_s", "requests_per_s"):
+            if (now := getattr(judge.api, name, None)) is not None:
+                yield "judge", {f"stations.judge.api.{name}": now * MORE}
+
+
+def _scaled(law: Any) -> dict[str, Any]:
+    """A law whose values are less by a sixth; tokens are whole ones."""
+    told: dict[str, Any] = law.model_dump(exclude_none=True)
+    less = {name: x / MORE for name, x in told.items() if name in ("value", "mean", "max", "min")}
+    return told | {name: max(1, round(x)) if isinstance(told[name], int) else x for name, x in less.items()}
 
 
 def measured_gains(s: Scenario, replications: int) -> tuple[list[str], dict[str, float]]:

@@ -18,7 +18,7 @@ from fleetsim.sim.binding import gains_of
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
-from tests.analysis.nudges import job_of_groups, measured_gains, random_job
+from tests.analysis.nudges import job_of_agents, job_of_groups, job_of_steps, measured_gains, random_job
 
 # Two things bind together, and either is right to name, where their gains differ by less than two hundredths of the
 # step (what so few steps tell apart) or by a third.
@@ -148,6 +148,35 @@ def test_moving_what_a_verdict_names_moves_the_step_under_caps_of_groups() -> No
     wrong, jobs, seen = told_wrongly(job_of_groups, range(24))
     assert len(wrong) <= binom.ppf(0.95, jobs, 0.1), wrong
     assert seen["in_flight_cap"] >= 3, seen
+
+
+@pytest.mark.parametrize(("jobs_of", "named"), [(job_of_steps, "staleness_window"), (job_of_agents, "environment")])
+def test_moving_what_a_verdict_names_moves_the_step_of_reserved_steps_and_of_agents(
+    jobs_of: Callable[[int], Scenario], named: str
+) -> None:
+    """One job in ten may be told wrongly."""
+    wrong, jobs, seen = told_wrongly(jobs_of, range(20))
+    assert len(wrong) <= jobs / 10, wrong
+    assert seen[named] >= 5, seen
+
+
+def test_workers_that_are_all_in_use_set_the_pace() -> None:
+    """A trainer that takes a third of a step saves nothing of it: workers go on meanwhile, and it waits longer."""
+    pool = {
+        "workload.turns.count": 2,
+        "workload.turns.tool_latency_s": 2.0,
+        "stations.tools.workers": 8,
+        "trainer.batch_samples": 128,
+        "trainer.fixed_s": 10.0,
+        "admission.max_staleness": 2.0,
+        "fleet.instances": 8,
+        "run.steps": 40,
+        "run.warmup_steps": 20,
+    }
+    verdicts, gains = measured_gains(with_changes(default_scenario(), pool), 1)
+    assert verdicts == ["environment"]
+    assert gains["environment"] == pytest.approx(1 / 6, abs=0.01)
+    assert abs(gains["trainer"]) < POINTS
 
 
 @pytest.mark.parametrize(

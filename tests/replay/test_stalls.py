@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.history.history import History
+from fleetsim.replay.implied.implied_scenario import implied
 from fleetsim.replay.observe.interruptions import Pause
 from fleetsim.replay.observe.observe import observe
 from tests.replay.histories import START, history_of
@@ -147,3 +149,25 @@ def test_the_shipped_scenario_has_none(tmp_path: Path) -> None:
     pauses = observe(exported("scenarios/async-one-step.yaml", tmp_path)).pauses
     assert pauses is not None
     assert pauses.each == ()
+
+
+@pytest.mark.parametrize(("instances", "fixed_s", "batch"), [(12, 30.0, 128), (8, 15.0, 256)])
+def test_batches_that_run_out_beside_their_last_few_are_no_pauses(
+    instances: int, fixed_s: float, batch: int, tmp_path: Path
+) -> None:
+    """Lengths that are much alike end together, and one response goes on to the next scrape. Syncs take 2 s: the few
+    silences that are left are not theirs."""
+    job = {
+        "workload.output_tokens": {"kind": "lognormal", "mean": 1500, "cv": 0.4, "max": 7500},
+        "workload.group_size": 8,
+        "trainer.batch_samples": batch,
+        "trainer.fixed_s": fixed_s,
+        "fleet.instances": instances,
+        "sync.pause_s": 2.0,
+    }
+    history = exported("async-one-step", tmp_path, steps=140, **job)
+    base = with_changes(load_scenario("async-one-step"), job)
+    observed = observe(history, base)
+    assert observed.pauses is not None
+    assert len(observed.pauses.held) <= 4
+    assert implied(observed, history, base).scenario.sync.pause_s == 2.0

@@ -60,6 +60,20 @@ def test_who_goes_there_by_hand(
     assert told["overflow_usd"] == 0.5 * there
 
 
+@pytest.mark.parametrize("there", [{"workers": 2, "start_s": 1.0}, {"calls_per_s": 0.5}, {}])
+def test_without_workers_of_its_own_all_calls_go_there(there: dict[str, Any]) -> None:
+    """As at a station that has what the overflow has; after a wait, so much later."""
+    turns = {"count": 3, "tool_latency_s": 4.0}
+    for after_s in (0.0, 2.0):
+        tools = {"workers": 0, "overflow": {"usd_per_call": 0.5, "after_s": after_s, **there}}
+        run, alone = one_batch([2, 3, 4], turns, tools=tools), one_batch([2, 3, 4], turns, tools=there)
+        later_s = run.samples["finish_s"] - alone.samples["finish_s"]
+        assert later_s == pytest.approx(2 * after_s if not there or not after_s else later_s, abs=1e-6)
+        assert (later_s >= -1e-6).all()
+        told = metrics_of(run)["stations"]["tools"]
+        assert (told["overflow_share"], told["busy_fraction"], told["overflow_usd"]) == (1.0, 0.0, 0.5 * 6)
+
+
 def test_an_episode_keeps_the_worker_that_it_has_there() -> None:
     """Three turns, two calls of 4 s: one rollout keeps the worker from 1 to 11, the other one there for both calls,
     with one start-up of 3 s."""
@@ -250,12 +264,14 @@ def test_what_goes_there_is_paid_and_nothing_else_changes() -> None:
     ("changes", "told"),
     [
         ({"overflow": {}}, r"stations\.tools\.workers: calls go to stations\.tools\.overflow when all of these are "
-         r"taken, and there is no limit on them; give a number, or leave the overflow out"),
+         r"taken, and there is no limit on them; give a number \(at a rate: calls that wait for their turn included\), "
+         r"or leave the overflow out"),
         ({"workers": 4, "timeout_s": 9.0, "overflow": {"after_s": 9.0}},
          r"stations\.tools\.overflow\.after_s: 9.*timed out after 9 s, before it goes there; lower it, or raise "
          r"stations\.tools\.timeout_s"),
         ({"workers": 4, "overflow": {"calls_per_s": 0}}, r"stations\.tools\.overflow\.calls_per_s: 0: must be above 0"),
         ({"workers": 4, "overflow": {"usd": 1}}, r"stations\.tools\.overflow\.usd: 1: unknown key"),
+        ({"workers": 0}, r"stations\.tools\.workers: 0: no call would ever be answered.*or an overflow"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(changes: dict[str, Any], told: str) -> None:

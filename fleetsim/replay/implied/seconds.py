@@ -75,14 +75,22 @@ def _nothing_per_token(draft: ScenarioDraft) -> None:
         draft.changes["trainer.phases"] = []
 
 
+# Of the syncs of a window, as many must show as a silence: those of pauses that a scrape can show nearly all do.
+_SEEN = 0.25
+
+
 def take_sync(draft: ScenarioDraft, observed: Observed) -> None:
     """Pause, cadence, the trainer's block, and what a step holds beyond wait, compute and sync."""
     scenario = draft.scenario()
     placement = scenario.fleet.placement
     step = value_of(observed.trainer.step_s)
-    held = value_of(observed.trainer.sync_s)
+    blocked = value_of(observed.trainer.sync_s)
     cadence = _cadence(draft, observed, step)
-    held_s = [p.seconds for p in found_pauses(observed) if not p.empty]
+    held = [p for p in found_pauses(observed) if not p.empty]
+    syncs = (observed.end_s - observed.start_s) / (step * cadence) if step else 0.0
+    if draft.from_base and len(held) < _SEEN * syncs and all(p.source == "silence" for p in held):
+        held = []  # silences that nearly all syncs leave out are no pauses of theirs
+    held_s = [p.seconds for p in held]
     pause, count = (sum(held_s) / len(held_s) if len(held_s) >= 3 else None), len(held_s)
     if observed.rolling is not None:  # of one instance
         pause, count = observed.rolling.mean_s, len(observed.rolling.stops)
@@ -90,7 +98,7 @@ def take_sync(draft: ScenarioDraft, observed: Observed) -> None:
     if draft.from_base:
         if observed.rolling is not None and scenario.sync.scope != "rolling":
             draft.take("sync.scope", "rolling", _ROLLING, against=("rolling", scenario.sync.scope))
-        _against_base(draft, scenario, observed, pause, count, None if held is None else held * cadence)
+        _against_base(draft, scenario, observed, pause, count, None if blocked is None else blocked * cadence)
         _rest(draft, observed, scenario)
         return
     if "sync.transport" in scenario.assumed:  # the window's own seconds count, none that a guess adds
@@ -100,16 +108,16 @@ def take_sync(draft: ScenarioDraft, observed: Observed) -> None:
             if observed.rolling is not None:
                 draft.take("sync.scope", "rolling", _ROLLING)
             draft.take("sync.pause_s", pause, f"{pause:.2f} s, mean of {count} pauses")
-        elif held is not None:
-            text = f"{held * cadence:.2f} s, as long as the trainer is held; no pause was long enough to be seen"
-            draft.assume("sync.pause_s", held * cadence, text)
+        elif blocked is not None:
+            text = f"{blocked * cadence:.2f} s, as long as the trainer is held; no pause was long enough to be seen"
+            draft.assume("sync.pause_s", blocked * cadence, text)
         else:
             draft.assume("sync.pause_s", 0.0, "0, no pause was found")
         draft.assumed.append("sync.in_flight: keep")
     else:
         draft.assume("sync.pause_s", 0.0, "0 beside the trainer's own seconds: the engines stand still anyway")
-    if held is not None:
-        draft.take("sync.trainer_block_s", held * cadence, f"{held:.2f} s a step held by sync")
+    if blocked is not None:
+        draft.take("sync.trainer_block_s", blocked * cadence, f"{blocked:.2f} s a step held by sync")
     else:
         draft.assume("sync.trainer_block_s", 0.0, "0, not exported")
     _rest(draft, observed, scenario)

@@ -115,6 +115,7 @@ CERTAIN = 0.1  # of an interval: less of the bound missing is the curve's error
 LEAST = 0.2  # of an interval in all: less is a late scrape, or noise
 SPREAD = 3.0  # standard deviations that come from not knowing when requests ended
 NOISE = 0.07  # of an interval beside a stall: less is none
+RAN_OUT = 0.05  # of what was in hand beside a stop: less inside is the end of a batch
 WORKED = 0.03  # of an interval between two silences
 TAKE_PART = 0.5  # of the fleet's loss, by the typical instance
 WORKS_ON, MANY = 0.25, 0.1  # of the fleet's loss, by more than this share of the instances: no stop of the fleet
@@ -128,7 +129,8 @@ def stalls_of(
     usable: (T-1,) intervals to look at. A stall is a run of intervals that lost a tenth for certain, or, where no batch
     came, a fifth by three standard deviations of when requests ended. It reaches into the intervals at both sides by
     what they lost, if it lasts with them for a fifth of an interval; the typical instance must have lost half of that,
-    and next to none of them may have worked on. Where nothing was in hand at a time inside, work ran out instead.
+    and next to none of them may have worked on. Where nothing was in hand at a time inside, work ran out instead; so
+    it did where little was and nothing is certain: the last few of a batch do not end by the same share every second.
     """
     read = intervals.sharp & intervals.known & np.isfinite(turnover.came)
     least, falling, after = (
@@ -156,7 +158,9 @@ def stalls_of(
         alone = mine.size and (np.median(mine) < TAKE_PART * typical or np.mean(mine < WORKS_ON * typical) > MANY)
         if share.sum() >= LEAST and not alone:
             start, end = _ends(intervals, at, share)
-            if not (work[(intervals.times > start) & (intervals.times < end)] == 0).any():
+            sure = np.nanmax(least[first : last + 1], initial=0.0) > CERTAIN
+            few = 0.0 if sure else RAN_OUT * work[at[0] : at[-1] + 2].max()
+            if not (work[(intervals.times > start) & (intervals.times < end)] <= few).any():
                 found.append(Pause(start, end, "silence", False))
     return found
 
