@@ -161,7 +161,7 @@ def _hourly(of: Mapping[str, Estimate], scenario: Scenario) -> tuple[str, str, f
     workers = [
         f"{s.workers:,} {CALLED[name]}" if s.workers else f"the {CALLED[name]} in use"
         for name, s in paid.items()
-        if s.worker_price_usd_per_h
+        if s.worker_price_usd_per_h and s.workers != 0
     ]
     workers += [f"the overflow of {name}" for name, usd in _overflow(of, "usd").items() if usd > 0.0]
     what = units.listed([f"{gpus} GPU{'' if gpus == '1' else 's'}", *workers])
