@@ -200,11 +200,15 @@ def stations_full(records: Records, window: StepWindow) -> bool:
 
 
 def saturated_s(records: Records, window: StepWindow) -> float:
-    """Seconds in which calls waited because all workers of a station were in use; of the station with most of them.
-    Where its overflow takes what waits, none."""
+    """Seconds in which calls waited because all workers of a station were in use, or began as fast as its rate allows;
+    of the station with most of them. Where its overflow takes what waits, none."""
     rows, found = records.stations[records.stations["step"] >= window.first], [0.0]
     for k, at in enumerate(_grown(records, window)):
-        if at.station.workers is not None and at.station.overflow is None:
+        if at.station.overflow is not None:
+            continue
+        if at.station.calls_per_s is not None:
+            found.append(min(at.own["calls"] / at.station.calls_per_s, at.own["waited_s"]))
+        if at.station.workers is not None:
             used = rows[rows["station"] == k]["used"].sum(axis=0, dtype=np.float64)
             full = int(np.searchsorted(EDGES, at.station.workers, side="right")) - 1
             found.append(min(float(used[full:].sum()), at.own["waited_s"]))
