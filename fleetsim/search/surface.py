@@ -290,15 +290,15 @@ class Surface:
     def _even_sides(self) -> dict[int, Floats]:
         """At each post over _GRID: the bump, the trainer's own share, staleness. Beyond what was simulated of a post
         beside the answer, the answer's stand in."""
+        posts = [] if self._turns else self._posts  # one after the other they are never even
         wanted = [
             (n, factor)
-            for n in self._posts
-            if not self._turns  # one after the other they are never even
+            for n in posts
             for even in (_EVEN if n == self._n else _EVEN_BESIDE)
             if (factor := (self._alone[n].step_s * math.exp(even) - self._held_s(n)) / self._seconds(n)) > _ALONE
         ]
         # the likeliest case: a window of few versions holds a step up by more than either side, differently at each
-        wanted += [(n, 1.0) for n in self._posts if not self._turns]
+        wanted += [(n, 1.0) for n in posts]
         runs = self._runs.of((n, {"trainer": factor}) for n, factor in wanted)
         found: dict[int, dict[float, tuple[float, float, float]]] = {n: {} for n in self._posts}
         for (n, factor), run in zip(wanted, runs, strict=True):

@@ -4,17 +4,16 @@ go with them.
 Where a job limits a station's workers, and where it has engines that judge, they are searched together with the count
 of instances, by the same objective: one count after the other with the others as they are, from plenty of workers
 downwards, until none moves; then more or fewer of all together, for workers that are just enough hold more instances
-up. Workers that cost nothing have
-no price to be held against: of them it is the fewest with which a step is hardly longer. Workers are looked at in long
-runs: a short one sees the first calls of all rollouts at once, and more in use than ever after. Where what they are
-too few for goes to an overflow that costs money, what it costs counts with them.
+up. Workers that cost nothing have no price to be held against: of them it is the fewest with which a step is hardly
+longer. Workers are looked at in long runs: a short one sees the first calls of all rollouts at once, and more in use
+than ever after. Where what they are too few for goes to an overflow that costs money, what it costs counts with them.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property
 
 from msgspec import Struct
@@ -166,9 +165,8 @@ class Crewing:
         workers, there = self._most, self.at_ease
         for _ in range(ROUNDS):
             n = best_of(Trials(there, self._measure).looks, guess, targets, 1, fine=_INSTANCES).instances
-            before, guess = dict(workers), n
-            for name in workers:
-                workers[name] = self._best(self._at(n, workers), name, bool(targets))
+            before, guess = workers, n
+            workers = self._counted(n, workers, workers, bool(targets))
             if workers == before:
                 break
             there = with_workers(self.asked, workers)
@@ -181,6 +179,15 @@ class Crewing:
         if self._tell is not None:
             self._tell("counting the workers of tools, rewards and judges")
 
+    def _counted(
+        self, instances: int, workers: Mapping[str, int], stations: Iterable[str], hardly: bool = False
+    ) -> dict[str, int]:
+        """These workers, of some stations as many as are best beside the others. hardly: as of `_best`."""
+        found = dict(workers)
+        for name in stations:
+            found[name] = self._best(self._at(instances, found), name, hardly)
+        return found
+
     def _along(self, instances: int, workers: dict[str, int]) -> tuple[int, dict[str, int]]:
         """These counts, or more or fewer instances with as many more or fewer workers. Either alone may gain nothing:
         workers that are just enough hold more instances up, and engines that judge are few."""
@@ -190,17 +197,15 @@ class Crewing:
             usd = sum(seen.mean(f"stations.{name}.overflow_usd") for name in counts if self._pays_beyond(name))
             return objective(here, n, seen.mean("step_s"), usd)
 
-        least = value(instances, workers)
+        least, called = value(instances, workers), [name for name in workers if name not in self._judges]
         for way in (1, -1):
             while n := self._next(instances, way):
-                further = {name: max(1, round(count * n / instances)) for name, count in workers.items()}
-                for name in self._judges:
-                    further[name] = self._best(self._at(n, further), name, hardly=False)
+                more = {name: max(1, round(workers[name] * n / instances)) for name in called}
+                further = self._counted(n, workers | more, self._judges)
                 if (found := value(n, further)) >= least:
                     break
-                for name in further.keys() - self._judges.keys():
-                    further[name] = self._best(self._at(n, further), name, hardly=False)
-                instances, workers, least = n, further, min(found, value(n, further))
+                instances, workers = n, self._counted(n, further, called)
+                least = min(found, value(instances, workers))  # of workers for nothing, fewer that are hardly worse
         return instances, workers
 
     def _next(self, instances: int, way: int) -> int:

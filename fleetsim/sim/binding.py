@@ -89,7 +89,8 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     end = np.array([life.end_s for life in path.lives])
     freed = np.array([life.freed for life in path.lives])
     paused = _paused(records, window, sent, end)
-    at_engines_s = _made_s(records, window)
+    of_tools, waiting = tools_s(records, window)
+    at_engines_s = _made_s(records, of_tools)
     tools = np.zeros(len(sent))
     if at_engines_s is not None:
         which, lived = [life.sample for life in path.lives], records.samples["finish_s"] - records.samples["sent_s"]
@@ -112,7 +113,6 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     scored = np.array([life.scored_s for life in path.lives]) if places_of_groups(scenario) else 0.0
     # More in flight shares the fleet among more of them: each takes longer, and a batch needs as many as before.
     # So do those that wait for a worker.
-    of_tools, waiting = tools_s(records, window)
     queued = LESS * tools * (waiting / of_tools if of_tools else 0.0)
     more = np.maximum(0.0, LESS * (end - sent + scored + loop) - queued - making * slower / MORE)
     capped = law.cap is not None or most or each
@@ -151,15 +151,14 @@ def _pacemaker(records: Records, window: StepWindow) -> str | None:
     return "judge" if judges_full(records, window) else None
 
 
-def _made_s(records: Records, window: StepWindow) -> Floats | None:
+def _made_s(records: Records, of_tools: float) -> Floats | None:
     """Seconds of each sample at engines, by its tokens and the mean pace of all; None where nothing calls a tool.
     Samples that are waited for had the longest calls."""
-    mean = tools_s(records, window)[0]
-    if mean <= 0.0:
+    if of_tools <= 0.0:
         return None
     samples = records.samples
     done, lived, made = samples["status"] == DONE, samples["finish_s"] - samples["sent_s"], samples["made"]
-    found: Floats = made * float((lived[done] - mean).clip(0.0).sum() / max(1, made[done].sum()))
+    found: Floats = made * float((lived[done] - of_tools).clip(0.0).sum() / max(1, made[done].sum()))
     return np.minimum(found, lived.clip(0.0))
 
 

@@ -14,9 +14,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from fleetsim.config.load import scenario_from_mapping, with_changes
+from fleetsim.config.load import default_scenario, scenario_from_mapping, with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.tree import put
+from fleetsim.config.tree import put, value_at
 from fleetsim.config.workload import Lognormal
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.errors import InputError
@@ -37,6 +37,7 @@ from fleetsim.validate.case import (
     PRECISE,
     REPLICATIONS,
     Arm,
+    CaseFit,
     PublishedCase,
     length_law,
 )
@@ -55,6 +56,11 @@ _CALLED_WAITING = 0.1
 # model's seconds, blind on another GPU: carried over, that misses published steps by 0.28, left out by 0.20.
 _GPU, _CARRIED = ("engine.gpu",), 0.5
 _OTHERS = (*_GPU, "engine.model", "engine.enforce_eager")
+# Scalars that are of the engines, or of the trainer, alone.
+_ONE_SIDE: Mapping[str, Mapping[Axis, float]] = {
+    "decode_slowdown": {"engine": 1.0, "trainer": 0.0},
+    "trainer_seconds": {"engine": 0.0, "trainer": 1.0},
+}
 # What is no number: the replications vote.
 _VOTED = ("capped",)
 
@@ -113,8 +119,7 @@ def blind_scenario_of(case: PublishedCase, arm: Arm, scalar: float | None) -> Sc
     law = own.model_copy(update={"max": (arm.lengths or case.lengths).cap})
     log = {path: value for path, value in base.set.items() if path in SECONDS}
     changes = {path: value for path, value in arm.set.items() if value is None or path not in SECONDS}
-    placement, alone = "fleet.placement", "disaggregated"
-    if _setting(case, arm, placement, alone) == _setting(case, base, placement, alone):
+    if _alike(case, arm, base, ("fleet.placement",)):
         changes = {**log, **changes}
     shown, slowdown = scenario_of(case, base, scalar), factors_of(case, arm, scalar)[0]
     try:
@@ -179,26 +184,23 @@ def _kind(case: PublishedCase) -> str | None:
 
 def factors_of(case: PublishedCase, arm: Arm, scalar: float | None) -> tuple[float, float]:
     """Multiples of an arm's iterations and of its trainer's seconds at a value of the scalar."""
-    slowdown, kind = slowdown_of(case.framework), _kind(case)
-    if scalar is None or kind in (None, "mean_tokens"):
+    slowdown, fit = slowdown_of(case.framework), case.fit
+    if scalar is None or fit is None or fit.scalar == "mean_tokens":
         return slowdown, 1.0
-    off = scalar / slowdown if kind == "decode_slowdown" else scalar
-    if case.fit is not None:
-        off **= _carried(case, arm, case.arm(case.fit.arm), _OTHERS)
-    one_of = {"decode_slowdown": (1.0, 0.0), "trainer_seconds": (0.0, 1.0)}
-    own = _powers(case) if kind == "both" else dict(zip(("engine", "trainer"), one_of[kind], strict=True))
+    off = scalar / slowdown if fit.scalar == "decode_slowdown" else scalar
+    off **= _carried(case, arm, case.arm(fit.arm), _OTHERS)
+    own = _ONE_SIDE.get(fit.scalar) or _powers(case, fit)
     return slowdown * off ** own["engine"], off ** own["trainer"]
 
 
 def _carried(case: PublishedCase, arm: Arm, seen: Arm, others: Collection[str]) -> float:
     """The power of a factor, seen on one arm, that another takes: one of these settings may be another."""
-    return _CARRIED if any(_setting(case, arm, p) != _setting(case, seen, p) for p in others) else 1.0
+    return 1.0 if _alike(case, arm, seen, others) else _CARRIED
 
 
-def _powers(case: PublishedCase) -> dict[Axis, float]:
+def _powers(case: PublishedCase, fit: CaseFit) -> dict[Axis, float]:
     """How engines and trainer share what the baseline's one figure is off by."""
-    assert case.fit is not None
-    base = case.arm(case.fit.arm)
+    base = case.arm(fit.arm)
     told = _made(case, base, base.set, _lengths(case, base, None), slowdown_of(case.framework), 1.0, False)
     run = figures_at(case, base, told, 0)
     return powers(told, run.step_s, run.gen_s)
@@ -210,9 +212,15 @@ def _lengths(case: PublishedCase, arm: Arm, scalar: float | None) -> Lognormal:
     return length_law(mean, lengths.cap, lengths.sigma)
 
 
-def _setting(case: PublishedCase, arm: Arm, path: str, unsaid: Any = None) -> Any:
-    section, key = path.split(".")
-    return arm.set.get(path, case.scenario.get(section, {}).get(key, unsaid))
+def _alike(case: PublishedCase, arm: Arm, other: Arm, paths: Collection[str]) -> bool:
+    """Whether two arms have the same at these paths: what they say, else their case, else the schema."""
+
+    def said(by: Arm, path: str) -> Any:
+        section, key = path.split(".")
+        known = case.scenario.get(section, {})
+        return by.set.get(path, known[key] if key in known else value_at(default_scenario(), path))
+
+    return all(said(arm, path) == said(other, path) for path in paths)
 
 
 def _trainer_of(scenario: Scenario) -> dict[str, Any]:
