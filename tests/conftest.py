@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
-from tests.parts import ALL, NEW_PARTS, PARTS, part_of_the_day, takes, words
+from tests.parts import ALL, LONG_PARTS, LONGEST, NEW_PARTS, PARTS, part_of_the_day, takes, words
 
 # No deadline: the first example of a process may compile the kernel. The examples are the same every time, so that a
 # red run is about the change and not about luck. `pytest -m hypothesis --hypothesis-profile=new` looks at new ones, and
@@ -277,11 +277,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.slow)
     seen: defaultdict[str, Iterator[int]] = defaultdict(count)
     new = config.getoption("hypothesis_profile", None) == "new"
-    left = []
+    left, long = [], frozenset(LONGEST.read_text().split())
     for item in list(items):
         test = item.nodeid.partition("[")[0]
         if item.get_closest_marker("parts"):
             taken = takes(config.option.part, test, next(seen[test]))
+        elif f"{places[item]}::{item.name.partition('[')[0]}" in long and not item.get_closest_marker("slow"):
+            taken = takes(config.option.part, test, next(seen[test]), LONG_PARTS)
         else:
             # What is worked out once for a whole file is worked out for all of its tests or for none.
             name = places[item] if places[item].startswith(AS_ONE) else test

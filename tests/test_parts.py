@@ -1,4 +1,5 @@
-"""A fifteenth of the instances of a check, another each day: together all of them; and what is simulated once."""
+"""A fifteenth of the instances of a check, another each day: together all of them; long tests, and what is simulated
+once."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from fleetsim.errors import StuckError
 from fleetsim.job.trials import simulated
 from fleetsim.sim import run
 from tests.once import forget, simulated_once
-from tests.parts import ALL, NEW_PARTS, PARTS, VARIABLE, part_of_the_day, takes, words
+from tests.parts import ALL, LONG_PARTS, LONGEST, NEW_PARTS, PARTS, VARIABLE, longest, part_of_the_day, takes, words
 
 
 @pytest.mark.parametrize("check", ["examples", "tests/a.py::test_b", ""])
@@ -39,6 +40,20 @@ def test_any_three_days_see_new_examples_of_every_property(first: int) -> None:
     for check in map(str, range(20)):
         assert sum(takes(part, check, parts=NEW_PARTS) for part in days) == 1
         assert takes(ALL, check, parts=NEW_PARTS)
+
+
+def test_the_longest_are_those_that_take_most_of_the_time() -> None:
+    told = "7.00s call     tests/a.py::test_x[1]\n 2.00s setup    tests/a.py::test_x[2]\n"
+    told += "1.00s call     tests/a.py::test_y\n"
+    assert longest(told) == ["a.py::test_x"]
+    assert longest(told + "9.50s call     tests/b.py::test_z\n") == ["a.py::test_x", "b.py::test_z"]
+
+
+def test_each_long_test_exists_and_any_few_days_run_it() -> None:
+    assert PARTS % LONG_PARTS == 0
+    for name in LONGEST.read_text().split():
+        place, _, test = name.partition("::")
+        assert f"def {test}(" in (LONGEST.parent / place).read_text(), f"{name}: run python -m tests.parts --longest"
 
 
 def test_the_environment_goes_before_the_day(monkeypatch: pytest.MonkeyPatch) -> None:
