@@ -8,16 +8,18 @@ ones how sure they are. What the user says by a flag comes on top of it, and wha
 
 From the run that was measured to another job: what its configuration changes in what was measured.
 
-Lengths are those of the same prompts under the other cap. The trainer's seconds, and those of a weight sync, keep the
-ratio to what their model says: it tells how they change with GPUs, tokens, passes and engines. Beyond these a job keeps
-its own decisions.
+Lengths are those of the same prompts under the other cap. The trainer's seconds, those of a weight sync and of the
+engines keep the ratio to what their model says: it tells how they change with GPUs, tokens, passes and engines. On
+another GPU, and engines with another model, they keep half of it, in logarithms (`job/scalar.py`). Beyond these a job
+keeps its own decisions.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -25,8 +27,12 @@ from msgspec import Struct
 from fleetsim.config.load import load_scenario, parse_override, scenario_from_mapping, with_changes, with_overrides
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.sections import ObservedConfig
-from fleetsim.config.tree import is_touched
+from fleetsim.config.tree import is_touched, value_at
 from fleetsim.config.yaml_text import from_yaml
+from fleetsim.engine.gpus import gpu_of
+from fleetsim.engine.known_error import known_error_of
+from fleetsim.engine.model.names import model_shape
+from fleetsim.engine.slowdown import off_by, slowdown_of
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.faces import flag, setting
@@ -37,10 +43,11 @@ from fleetsim.history.history import History
 from fleetsim.history.option_names import HISTORY
 from fleetsim.history.text import printed_config
 from fleetsim.job.assumptions import is_estimated
-from fleetsim.job.derived_values import seconds_of, slower
+from fleetsim.job.derived_values import SLOWDOWN, seconds_of, slower
 from fleetsim.job.grounds import record_words
 from fleetsim.job.job import Start, StatedJob, job_from_flags
 from fleetsim.job.nameplate import mean_step_s
+from fleetsim.job.scalar import OF_ENGINES, OF_TRAINER, carries
 from fleetsim.job.settings import place_of
 from fleetsim.job.trainer_scaling import scaled
 from fleetsim.records import replace
@@ -53,6 +60,9 @@ from fleetsim.trainer.estimate import estimate_of, token_seconds
 def carried(found: Measured, run: StatedJob, target: StatedJob) -> dict[str, Any]:
     """The values that another job takes from a run. run: the job of the run before anything was measured."""
     values = {path: found.values[path] for path in COMMON if path in found.values}
+    if SLOWDOWN in values and not _alike(run, target, OF_ENGINES):
+        usual = slowdown_of(target.scenario.trainer.recipe.framework)
+        values[SLOWDOWN] = float(f"{usual * (values[SLOWDOWN] / usual) ** carries(alike=False):.4g}")
     if OUTPUT in values:
         law, cap = values[OUTPUT], getattr(target.scenario.workload.output_tokens, "max", None)
         if cap is not None and is_touched(f"{OUTPUT}.max", target.given) and law.get("kind") == "lognormal":
@@ -75,7 +85,31 @@ def _trainer(found: Measured, run: StatedJob, target: StatedJob, shared: dict[st
         here = with_changes(run.scenario, seconds)
         return {path: value for path, value in scaled(here, target.scenario.trainer.gpus).items() if path in SECONDS}
     factor = mean_step_s(found.scenario) / mean_step_s(before)
-    return slower(after.trainer, factor)
+    return slower(after.trainer, factor ** carries(alike=_alike(run, target, OF_TRAINER)))
+
+
+def _alike(run: StatedJob, target: StatedJob, paths: Collection[str]) -> bool:
+    """Whether two jobs have the same there, by whatever name."""
+    return all(_held(run.scenario, path) == _held(target.scenario, path) for path in paths)
+
+
+def _held(scenario: Scenario, path: str) -> object:
+    if path == "engine.model" and scenario.engine.kind == "roofline":
+        return model_shape(scenario.engine.model)
+    return gpu_of(scenario.engine) if path == "engine.gpu" else value_at(scenario, path)
+
+
+def _records(found: Measured, run: StatedJob, target: StatedJob, values: Mapping[str, Any]) -> list[ObservedConfig]:
+    """How sure the values are in the other job. Of other engines their speed is as sure as a framework's usual one, and
+    as the model of these engines."""
+    records = list(found.observed)
+    if SLOWDOWN not in values or _alike(run, target, OF_ENGINES):
+        return records
+    factor, scenario = values[SLOWDOWN], target.scenario
+    wide = [*off_by(scenario.trainer.recipe.framework), *known_error_of(scenario.engine).around(1.0)]
+    reach = math.exp(math.hypot(math.log(wide[1]), math.log(wide[3])))
+    ends = {"value": factor, "low": factor / reach, "high": factor * reach}
+    return [record.model_copy(update=ends) if record.path == SLOWDOWN else record for record in records]
 
 
 def _modelled(job: StatedJob, changes: dict[str, Any]) -> Scenario | None:
@@ -127,17 +161,22 @@ def with_run(
     own_flags = {name: value for name, value in flags.items() if not is_touched(str(place_of(name)), known)}
     its_job, job = job_from_flags(own, own_sets, own_flags), job_from_flags(target, sets, flags)
     found = measured(history, its_job.scenario, its_job.given)
-    another = target is not own or its_job.scenario.trainer.gpus != job.scenario.trainer.gpus
+    told = _said(sets, flags)
+    another = target is not own or not _alike(its_job, job, ("trainer.gpus", *OF_ENGINES))
     values = dict(found.values) if target is own else {}
+    if target is own:  # what is said of the run is no other job's
+        engine = job.scenario.model_dump(mode="json")["engine"]
+        values |= {path: engine[path.partition(".")[2]] for path in OF_ENGINES if is_touched(path, told)}
+    records = list(found.observed)
     if another:
         values |= carried(found, its_job, job)
-    told = _said(sets, flags)
+        records = _records(found, its_job, job, values)
     notes = list(found.notes)
     for record in found.observed:  # what the run shows and the user says otherwise
         words = next((words for path, words in told.items() if is_touched(record.path, [path])), None)
         if words is not None:
             notes.append(f"{words} counts, although {RUN} shows {record_words(record)}")
-    return overlaid(target, values, found.observed), tuple(notes), history
+    return overlaid(target, values, records), tuple(notes), history
 
 
 def overlaid(raw: Mapping[str, Any], values: Mapping[str, Any], observed: Sequence[ObservedConfig]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from fleetsim.errors import InputError
 from fleetsim.frameworks.tables import entry_point_of
 from fleetsim.job.derived_values import FETCH, fetching, seconds_of
 from fleetsim.job.nameplate import mean_step_s
-from fleetsim.job.scalar import powers
+from fleetsim.job.scalar import OF_ENGINES, OF_TRAINER, carries, powers
 from fleetsim.job.uncertainty import Axis
 from fleetsim.records import field_names, replace
 from fleetsim.sim.binding import SMALL_WAIT
@@ -50,12 +50,6 @@ SECONDS = (
     "fleet.switch_s",
 )
 _CALLED_WAITING = 0.1
-# A fit says half as much, in logarithms, of an arm where one of these is another: the fits of one publication on two
-# models or GPUs (C07 and C07b, C09 and C09c, D09 to D09c, D10 and D10b) agree with a correlation of 0.4. What all of
-# them lose, the client's part, stays; what the rooflines are off by does not. So does what a trainer takes over its
-# model's seconds, blind on another GPU: carried over, that misses published steps by 0.28, left out by 0.20.
-_GPU, _CARRIED = ("engine.gpu",), 0.5
-_OTHERS = (*_GPU, "engine.model", "engine.enforce_eager")
 # Scalars that are of the engines, or of the trainer, alone.
 _ONE_SIDE: Mapping[str, Mapping[Axis, float]] = {
     "decode_slowdown": {"engine": 1.0, "trainer": 0.0},
@@ -130,7 +124,7 @@ def blind_scenario_of(case: PublishedCase, arm: Arm, scalar: float | None) -> Sc
         return _made(case, arm, changes | _seconds(shown), law, slowdown, 1.0, False)
     if _seconds(unseen) == _seconds(plain):  # the baseline's own
         return with_changes(unseen, _seconds(shown))
-    times = (mean_step_s(shown) / mean_step_s(plain)) ** _carried(case, arm, base, _GPU)
+    times = (mean_step_s(shown) / mean_step_s(plain)) ** carries(alike=_alike(case, arm, base, OF_TRAINER))
     return _made(case, arm, changes, law, slowdown, times, True)
 
 
@@ -188,14 +182,9 @@ def factors_of(case: PublishedCase, arm: Arm, scalar: float | None) -> tuple[flo
     if scalar is None or fit is None or fit.scalar == "mean_tokens":
         return slowdown, 1.0
     off = scalar / slowdown if fit.scalar == "decode_slowdown" else scalar
-    off **= _carried(case, arm, case.arm(fit.arm), _OTHERS)
+    off **= carries(alike=_alike(case, arm, case.arm(fit.arm), OF_ENGINES))
     own = _ONE_SIDE.get(fit.scalar) or _powers(case, fit)
     return slowdown * off ** own["engine"], off ** own["trainer"]
-
-
-def _carried(case: PublishedCase, arm: Arm, seen: Arm, others: Collection[str]) -> float:
-    """The power of a factor, seen on one arm, that another takes: one of these settings may be another."""
-    return 1.0 if _alike(case, arm, seen, others) else _CARRIED
 
 
 def _powers(case: PublishedCase, fit: CaseFit) -> dict[Axis, float]:

@@ -15,6 +15,7 @@ import fleetsim as fs
 from fleetsim.config.load import load_scenario, scenario_from_mapping, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.yaml_text import from_yaml
+from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.errors import InputError
 from fleetsim.history.run_log import read_run_log
 from fleetsim.history.text import printed_config
@@ -173,6 +174,43 @@ def test_the_engines_of_a_simulated_run_are_recognised(tmp_path: Path) -> None:
     assert (law["mean"], law["cv"]) == pytest.approx((900, 0.9), rel=0.1)
     after = fs.load(scenario_from_mapping(SCENARIO), found.values).simulate(replications=2).mean["step_s"]
     assert after == pytest.approx(fs.load(truth).simulate(replications=2).mean["step_s"], rel=0.05)
+
+
+def test_what_is_said_of_a_run_that_does_not_say_it_is_the_run_s(verl: Path) -> None:
+    """The log names no GPU: its seconds are those of the GPU that the user names, and no other GPU's."""
+    raw, _, _ = with_run(None, (), {"gpu": "A100-80GB"}, verl)
+    assert raw["engine"]["gpu"] == "A100-80GB"
+    job = fs.load(run=verl, gpu="A100-80GB")
+    assert not any("the file says it for" in note for note in job.notes)
+    assert mean_step_s(job.scenario) == pytest.approx(60.0, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("other", "engines", "trainer"),
+    [
+        ({"gpu": "H100-SXM"}, 1.0, 1.0),  # the same by another name
+        ({"model": "Qwen2.5-7B"}, 1.0, 1.0),
+        ({"gpu": "A100-80GB"}, 0.5, 0.5),
+        ({"model": "meta-llama/Llama-3.1-8B"}, 0.5, 1.0),
+    ],
+)
+def test_on_another_gpu_half_of_what_a_run_shows_beyond_its_model_stays(
+    tmp_path: Path, other: dict[str, str], engines: float, trainer: float
+) -> None:
+    """In logarithms, as `fleetsim validate` carries a fit to another arm."""
+    own = {**SCENARIO, "trainer": {"batch_samples": 512, "gpus": 8}}
+    truth = with_changes(fs.load(own).scenario, {"engine.slowdown": 1.9})
+    log = _log(tmp_path / "run.jsonl", with_changes(truth, slower(truth.trainer, 1.5)))
+    here, there = fs.load(own, run=log), fs.load(own, run=log, **other)
+    usual = slowdown_of(None)
+    seen, carried = here["engine.slowdown"] / usual, there["engine.slowdown"] / usual
+    assert carried == pytest.approx(seen**engines, rel=0.01)
+    lengths = {"workload.output_tokens": here["workload.output_tokens"].model_dump()}
+    of_run = mean_step_s(here.scenario) / mean_step_s(fs.load(own, lengths).scenario)
+    of_job = mean_step_s(there.scenario) / mean_step_s(fs.load(own, lengths, **other).scenario)
+    assert of_job == pytest.approx(of_run**trainer, rel=0.02)
+    sure, less = ({r.path: r for r in job["observed"]}["engine.slowdown"].factors[1] for job in (here, there))
+    assert less > 1.2 > sure if engines < 1.0 else less == sure
 
 
 def test_a_log_with_its_configuration_is_replayed_and_changed(verl: Path) -> None:
