@@ -11,6 +11,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import value_at
+from fleetsim.engine.gpus import gpu_of
+from fleetsim.engine.known_error import known_error_of
+from fleetsim.engine.model.names import model_shape
+from fleetsim.engine.slowdown import off_by, slowdown_of
 from fleetsim.job.derived_values import SECONDS, SLOWDOWN, slower
 from fleetsim.job.input_moves import in_doubt
 from fleetsim.job.nameplate import mean_step_s
@@ -36,6 +41,25 @@ def carries(*, alike: bool) -> float:
     return 1.0 if alike else _CARRIED
 
 
+def are_alike(one: Scenario, other: Scenario, paths: Collection[str]) -> bool:
+    """Whether two jobs have the same there, by whatever name."""
+    return all(_held(one, path) == _held(other, path) for path in paths)
+
+
+def _held(scenario: Scenario, path: str) -> object:
+    if path == "engine.model" and scenario.engine.kind == "roofline":
+        return model_shape(scenario.engine.model)
+    return gpu_of(scenario.engine) if path == "engine.gpu" else value_at(scenario, path)
+
+
+def slowdown_there(seen: float, here: Scenario, there: Scenario) -> float:
+    """The slowdown of another job's engines, of which one was seen here: a framework's usual one, times the power of
+    what was seen over it."""
+    usual = slowdown_of(there.trainer.recipe.framework)
+    power = carries(alike=are_alike(here, there, OF_ENGINES))
+    return seen if power == 1.0 else float(f"{usual * (seen / usual) ** power:.4g}")
+
+
 def powers(scenario: Scenario, step_s: float, wait_s: float) -> dict[Axis, float]:
     """The powers of a factor on the step that are the engines' and the trainer's: the likeliest of all ways to make it
     up, with lognormal inputs. Each moves in proportion to what it takes of the step and to the variance of its inputs'
@@ -57,6 +81,13 @@ def shared(scenario: Scenario, shares: Mapping[Axis, float], factor: float) -> d
     """The changes that put a factor on a scenario's iterations and its trainer's seconds, by their powers of it."""
     trainer = slower(scenario.trainer, factor ** shares["trainer"])
     return {SLOWDOWN: scenario.engine.slowdown * factor ** shares["engine"], **trainer}
+
+
+def doubt_there(scenario: Scenario) -> tuple[float, float]:
+    """The factors between which eight of ten such slowdowns lie: a framework's runs, and the model of the engines."""
+    own, model = off_by(scenario.trainer.recipe.framework)[1], known_error_of(scenario.engine).around(1.0)[1]
+    reach = math.exp(math.hypot(math.log(own), math.log(model)))
+    return 1.0 / reach, reach
 
 
 def slope_of(tried: Mapping[float, float]) -> float:

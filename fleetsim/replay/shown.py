@@ -17,9 +17,8 @@ keeps its own decisions.
 from __future__ import annotations
 
 import itertools
-import math
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -27,12 +26,8 @@ from msgspec import Struct
 from fleetsim.config.load import load_scenario, parse_override, scenario_from_mapping, with_changes, with_overrides
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.sections import ObservedConfig
-from fleetsim.config.tree import is_touched, value_at
+from fleetsim.config.tree import is_touched
 from fleetsim.config.yaml_text import from_yaml
-from fleetsim.engine.gpus import gpu_of
-from fleetsim.engine.known_error import known_error_of
-from fleetsim.engine.model.names import model_shape
-from fleetsim.engine.slowdown import off_by, slowdown_of
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.faces import flag, setting
@@ -47,7 +42,7 @@ from fleetsim.job.derived_values import SLOWDOWN, seconds_of, slower
 from fleetsim.job.grounds import record_words
 from fleetsim.job.job import Start, StatedJob, job_from_flags
 from fleetsim.job.nameplate import mean_step_s
-from fleetsim.job.scalar import OF_ENGINES, OF_TRAINER, carries
+from fleetsim.job.scalar import OF_ENGINES, OF_TRAINER, are_alike, carries, doubt_there, slowdown_there
 from fleetsim.job.settings import place_of
 from fleetsim.job.trainer_scaling import scaled
 from fleetsim.records import replace
@@ -60,9 +55,8 @@ from fleetsim.trainer.estimate import estimate_of, token_seconds
 def carried(found: Measured, run: StatedJob, target: StatedJob) -> dict[str, Any]:
     """The values that another job takes from a run. run: the job of the run before anything was measured."""
     values = {path: found.values[path] for path in COMMON if path in found.values}
-    if SLOWDOWN in values and not _alike(run, target, OF_ENGINES):
-        usual = slowdown_of(target.scenario.trainer.recipe.framework)
-        values[SLOWDOWN] = float(f"{usual * (values[SLOWDOWN] / usual) ** carries(alike=False):.4g}")
+    if SLOWDOWN in values:
+        values[SLOWDOWN] = slowdown_there(values[SLOWDOWN], run.scenario, target.scenario)
     if OUTPUT in values:
         law, cap = values[OUTPUT], getattr(target.scenario.workload.output_tokens, "max", None)
         if cap is not None and is_touched(f"{OUTPUT}.max", target.given) and law.get("kind") == "lognormal":
@@ -85,30 +79,17 @@ def _trainer(found: Measured, run: StatedJob, target: StatedJob, shared: dict[st
         here = with_changes(run.scenario, seconds)
         return {path: value for path, value in scaled(here, target.scenario.trainer.gpus).items() if path in SECONDS}
     factor = mean_step_s(found.scenario) / mean_step_s(before)
-    return slower(after.trainer, factor ** carries(alike=_alike(run, target, OF_TRAINER)))
-
-
-def _alike(run: StatedJob, target: StatedJob, paths: Collection[str]) -> bool:
-    """Whether two jobs have the same there, by whatever name."""
-    return all(_held(run.scenario, path) == _held(target.scenario, path) for path in paths)
-
-
-def _held(scenario: Scenario, path: str) -> object:
-    if path == "engine.model" and scenario.engine.kind == "roofline":
-        return model_shape(scenario.engine.model)
-    return gpu_of(scenario.engine) if path == "engine.gpu" else value_at(scenario, path)
+    return slower(after.trainer, factor ** carries(alike=are_alike(run.scenario, target.scenario, OF_TRAINER)))
 
 
 def _records(found: Measured, run: StatedJob, target: StatedJob, values: Mapping[str, Any]) -> list[ObservedConfig]:
     """How sure the values are in the other job. Of other engines their speed is as sure as a framework's usual one, and
     as the model of these engines."""
     records = list(found.observed)
-    if SLOWDOWN not in values or _alike(run, target, OF_ENGINES):
+    if SLOWDOWN not in values or are_alike(run.scenario, target.scenario, OF_ENGINES):
         return records
-    factor, scenario = values[SLOWDOWN], target.scenario
-    wide = [*off_by(scenario.trainer.recipe.framework), *known_error_of(scenario.engine).around(1.0)]
-    reach = math.exp(math.hypot(math.log(wide[1]), math.log(wide[3])))
-    ends = {"value": factor, "low": factor / reach, "high": factor * reach}
+    factor, (low, high) = values[SLOWDOWN], doubt_there(target.scenario)
+    ends = {"value": factor, "low": factor * low, "high": factor * high}
     return [record.model_copy(update=ends) if record.path == SLOWDOWN else record for record in records]
 
 
@@ -162,7 +143,7 @@ def with_run(
     its_job, job = job_from_flags(own, own_sets, own_flags), job_from_flags(target, sets, flags)
     found = measured(history, its_job.scenario, its_job.given)
     told = _said(sets, flags)
-    another = target is not own or not _alike(its_job, job, ("trainer.gpus", *OF_ENGINES))
+    another = target is not own or not are_alike(its_job.scenario, job.scenario, ("trainer.gpus", *OF_ENGINES))
     values = dict(found.values) if target is own else {}
     if target is own:  # what is said of the run is no other job's
         engine = job.scenario.model_dump(mode="json")["engine"]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import pytest
 
 from fleetsim.config.load import load_scenario
+from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.engine.step_time import LinearStepTime
 from fleetsim.errors import InputError
+from fleetsim.records import replace
 from fleetsim.replay.change.recommendation import recommend
 from fleetsim.replay.change.what_if import METRICS, changed, sweep, what_if
 from fleetsim.replay.implied.implied_scenario import Implied
@@ -59,6 +62,27 @@ def test_another_gpu_has_its_own_speed(model: Implied) -> None:
     assert engine is None
     assert "not the window's" in notes[0]
     assert engine_of(scenario)[0].kind == "roofline"
+
+
+def test_another_engine_loses_in_the_job_by_what_the_window_s_does(model: Implied) -> None:
+    """Half of it, in logarithms; the answer is as much in doubt as such a figure is. Another name changes nothing."""
+    assert model.speed is not None
+    seen, usual = 1.6, slowdown_of(model.scenario.trainer.recipe.framework)
+    slow = replace(model, speed=replace(model.speed, factor=seen))
+    same, _, _ = changed(slow, {"engine.gpu": "H100-SXM"})
+    assert model.scenario.engine.gpu == "H100"
+    assert same.engine.slowdown == seen
+    other, _, _ = changed(slow, {"engine.gpu": "A100-80GB"})
+    assert other.engine.slowdown == pytest.approx(math.sqrt(seen * usual), rel=0.001)
+    alone = what_if(slow, {"engine.gpu": "H100-SXM"}, replications=2).effect("step_s")
+    wide = what_if(slow, {"engine.gpu": "A100-80GB"}, replications=2).effect("step_s")
+    assert alone.ratio.ci_high / alone.ratio.ci_low < 1.1
+    assert wide.ratio.ci_high / wide.ratio.ci_low > 1.25
+
+
+def test_an_engine_in_a_job_that_shows_no_speed_loses_what_is_usual(model: Implied) -> None:
+    scenario, _, _ = changed(replace(model, speed=None), {"engine.gpu": "A100-80GB"})
+    assert scenario.engine.slowdown == slowdown_of(scenario.trainer.recipe.framework)
 
 
 def test_fewer_instances_drop_the_last_speed_factors() -> None:

@@ -16,6 +16,7 @@ from fleetsim.config.engine_profile import profile_text
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, most_steps
 from fleetsim.estimates import Estimate
+from fleetsim.job.derived_values import SLOWDOWN
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.job.trials import Trial, trial_of, with_instances
 from fleetsim.records import replace
@@ -106,13 +107,15 @@ def beyond_of(speed: Speed | None, scenario: Scenario, engine: Engine | None, st
 
 
 def at_the_ends(
-    beyond: Extrapolated | None, scenario: Scenario, engine: Engine | None, n: int = END_RUNS
+    doubt: tuple[float, float] | None, scenario: Scenario, engine: Engine | None, n: int = END_RUNS
 ) -> list[list[dict[str, Any]]]:
-    """Runs at both ends of the doubt about the engine's speed; none within the loads that the window saw."""
-    if beyond is None or engine is None:
-        return []
-    ends = ((engine[0].slower(factor), engine[1]) for factor in beyond.doubt)
-    return [runs_of(scenario, other, min(n, END_RUNS)) for other in ends]
+    """Runs at both ends of a doubt about the speed of an engine, or of that of the scenario; none without one."""
+    own, runs = scenario.engine.slowdown, []
+    for factor in doubt or ():
+        slower = scenario if engine is not None else with_changes(scenario, {SLOWDOWN: own * factor})
+        other = None if engine is None else (engine[0].slower(factor), engine[1])
+        runs.append(runs_of(slower, other, min(n, END_RUNS)))
+    return runs
 
 
 def runs_of(scenario: Scenario, engine: Engine | None, n: int) -> list[dict[str, Any]]:
@@ -193,7 +196,7 @@ def recommend(
         was,
         queue_cap,
         changes,
-        widened(result.recommended, at_the_ends(beyond, advised, implied.engine)),
+        widened(result.recommended, at_the_ends(None if beyond is None else beyond.doubt, advised, implied.engine)),
         now,
         replace(result, scenario=implied.scenario),
         beyond,

@@ -18,13 +18,15 @@ from fleetsim import units
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, unread_notes
-from fleetsim.config.tree import field_at, is_given
+from fleetsim.config.tree import field_at, is_given, is_touched
+from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.engine.transport import SyncTimes, sync_times
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.estimates import Estimate, differs, ratio_of
 from fleetsim.faces import flag
-from fleetsim.job.derived_values import PRICE, SECONDS, price_notes
+from fleetsim.job.derived_values import PRICE, SECONDS, SLOWDOWN, price_notes
 from fleetsim.job.engine_source import accuracy_of
+from fleetsim.job.scalar import OF_ENGINES, are_alike, doubt_there, slowdown_there
 from fleetsim.job.trainer_scaling import scaled
 from fleetsim.job.trials import flat, trial_of
 from fleetsim.records import replace
@@ -196,7 +198,7 @@ def what_if(implied: Implied, changes: Mapping[str, Any], *, replications: int |
     a, b = trial_of(implied.scenario.fleet.instances, before), trial_of(scenario.fleet.instances, after)
     flat_before, flat_after = [flat(m) for m in before], [flat(m) for m in after]
     beyond = beyond_of(implied.speed, scenario, engine, b.mean("step_s"))
-    ends = at_the_ends(beyond, scenario, engine, n)
+    ends = at_the_ends(_doubt(implied, scenario, beyond), scenario, engine, n)
     flat_ends = [[flat(m) for m in runs] for runs in ends]
     after_ends = widened(b, ends)
     effects = []
@@ -231,7 +233,7 @@ def sweep(
         try:
             trial = trial_of(scenario.fleet.instances, runs_of(scenario, engine, n))
             beyond = beyond_of(implied.speed, scenario, engine, trial.mean("step_s"))
-            ends = at_the_ends(beyond, scenario, engine, n)
+            ends = at_the_ends(_doubt(implied, scenario, beyond), scenario, engine, n)
             points.append(KeyPoint(value, widened(trial, ends), trial.binding, None, notes, beyond))
         except StuckError as error:
             points.append(KeyPoint(value, None, None, error.what, notes))
@@ -244,8 +246,8 @@ def changed(implied: Implied, changes: Mapping[str, Any]) -> tuple[Scenario, Eng
     """The changed scenario, the engine that goes with it, and what has to be said about it.
 
     Another transport gives the sync's times anew: the window's would win over it. The observed engine keeps its speed
-    under other limits. Another GPU, model or profile has its own: the scenario's engine section then says it, and
-    nothing of the window's speed is left.
+    under other limits. Another GPU, model or profile has its own: the scenario's engine section then says it, and of
+    the window's speed the slowdown of a job is left, as of `--run`.
     """
     changes = dict(changes)
     notes: list[str] = []
@@ -263,13 +265,16 @@ def changed(implied: Implied, changes: Mapping[str, Any]) -> tuple[Scenario, Eng
         notes.append(transport)
     scenario = with_changes(implied.scenario, changes)
     notes += _unread(implied, scenario, changes)
+    fields = {path.removeprefix("engine.") for path in changes if path.startswith("engine.")}
+    another = bool(fields & set(_OTHER_ENGINE)) or "engine" in changes
+    if another and scenario.engine.kind == "roofline" and not is_touched(SLOWDOWN, changes):
+        scenario = with_changes(scenario, {SLOWDOWN: _slowdown(implied, scenario)})
     if implied.engine is None:
         return scenario, None, tuple(notes)
-    fields = {path.removeprefix("engine.") for path in changes if path.startswith("engine.")}
-    if fields & set(_OTHER_ENGINE) or "engine" in changes:
+    if another:
         notes.append(
-            "another engine: its speed is that of the scenario's engine section, not the window's; "
-            + accuracy_of(scenario)
+            "another engine: its speed is that of the scenario's engine section, not the window's, and in a job "
+            f"{scenario.engine.slowdown:.2f} times as slow; {accuracy_of(scenario)}"
         )
         if PRICE not in changes:
             fleets = ((s.engine.gpu, s.cost) for s in (implied.scenario, scenario))
@@ -284,6 +289,22 @@ def changed(implied: Implied, changes: Mapping[str, Any]) -> tuple[Scenario, Eng
         limits = replace(limits, **more)
         notes.append("the engine keeps the speed of the window")
     return scenario, (step_time, limits), tuple(notes)
+
+
+def _doubt(implied: Implied, scenario: Scenario, beyond: Extrapolated | None) -> tuple[float, float] | None:
+    """How far the engines' speed may be off: at loads that the window never saw, or as other engines."""
+    if beyond is not None:
+        return beyond.doubt
+    other = scenario.engine.kind == "roofline" and not are_alike(implied.scenario, scenario, OF_ENGINES)
+    return doubt_there(scenario) if other else None
+
+
+def _slowdown(implied: Implied, scenario: Scenario) -> float:
+    """What another engine loses in the window's job, by what the window's own loses there."""
+    seen = implied.logged or implied.speed
+    if seen is None or not seen.factor:
+        return slowdown_of(scenario.trainer.recipe.framework)
+    return slowdown_there(seen.factor, implied.scenario, scenario)
 
 
 def _unread(implied: Implied, scenario: Scenario, changes: Mapping[str, Any]) -> list[str]:
