@@ -187,7 +187,7 @@ def _of_another(file: Start, scenario: Scenario, said: Collection[str]) -> _OfAn
     own = _load(file, [])
     moved = [path for path in moved if value_at(own, path) != value_at(scenario, path)]
     told_now = any(is_touched(path, said) for path in SECONDS)
-    seconds = [path for path in SECONDS if is_given(path, given_paths(own)) and not told_now]
+    seconds = [path for path in SECONDS if is_given(path, _known(own, own.assumed)) and not told_now]
     if not moved:
         return _OfAnother()
     if is_preset(file):

@@ -183,6 +183,8 @@ def test_what_is_said_of_a_run_that_does_not_say_it_is_the_run_s(verl: Path) -> 
     job = fs.load(run=verl, gpu="A100-80GB")
     assert not any("the file says it for" in note for note in job.notes)
     assert mean_step_s(job.scenario) == pytest.approx(60.0, rel=0.05)
+    told = fs.replay(verl, given={"engine.gpu": "A100-80GB"}, backtest=False).warnings
+    assert not any("the file says it for" in warning for warning in told)
 
 
 @pytest.mark.parametrize(
