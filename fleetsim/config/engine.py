@@ -184,7 +184,8 @@ class EngineConfig(ConfigSection):
     slowdown: Annotated[float, Field(gt=0, le=1e6)] = Field(
         default=1.0,
         description="time of an iteration inside the training job over that of the engine alone (client, tokenizers, "
-        "host); where a plan or a run is not told it, that of published runs of trainer.recipe.framework",
+        "host), but for log-probs, 10 us a token on top; where a plan or a run is not told it, that of published runs "
+        "of trainer.recipe.framework",
     )
     lora: LoraConfig | None = Field(
         default=None, description="LoRA adapters that the engine multiplies and a weight sync sends; null = none"

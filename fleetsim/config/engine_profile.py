@@ -84,6 +84,8 @@ class Coefficients(ConfigSection):
 
 
 SCHEMA_VERSION: Literal[1] = 1
+# `provenance.source` of what was measured inside a training job.
+IN_A_JOB = "job"
 MAX_POINTS = 10_000
 
 Text = Annotated[str, Field(max_length=10_000)]
@@ -211,8 +213,8 @@ class Provenance(ConfigSection):
 
     source: Text = Field(
         default="",
-        description="vllm, server, or the kind of file it was derived from; job = measured inside a training job, so "
-        "that nothing is added for it (engine.slowdown)",
+        description="vllm, server, or the kind of file it was derived from; job, alone or before a comma = measured "
+        "inside a training job, so that nothing is added for it (engine.slowdown, log-probs)",
     )
     gpu: Text = Field(default="", description="GPU as the driver names it")
     gpu_count: Count | None = Field(default=None, description="GPUs of the host")
@@ -229,6 +231,11 @@ class Provenance(ConfigSection):
     flags: tuple[Text, ...] = Field(default=(), strict=False, description="engine flags, as started")
     assumed: tuple[Text, ...] = Field(default=(), strict=False, description="what nothing measured says")
     fleetsim_version: Text = Field(default="", description="version that measured and fitted")
+
+    @property
+    def in_a_job(self) -> bool:
+        """Whether it was measured inside a training job."""
+        return self.source.partition(",")[0] == IN_A_JOB
 
     @property
     def device(self) -> str:

@@ -33,7 +33,7 @@ from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.faces import flag, text
 from fleetsim.job.nameplate import mean_step_s, nameplate_rate
-from fleetsim.sim.engines import engine_of, profile_of
+from fleetsim.sim.engines import engine_of, seen_in_a_job
 from fleetsim.trainer.estimate import TrainerEstimate, check_recipe, estimate_of, is_known
 from fleetsim.workload.lengths import quantile_length
 from fleetsim.workload.turns import quantile_turns, response_law
@@ -167,8 +167,6 @@ def unlisted_price(scenario: Scenario) -> Iterator[str]:
 
 SECONDS = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases", "trainer.scaling.points")
 SLOWDOWN = "engine.slowdown"
-# provenance.source of a profile that was measured inside a training job.
-_IN_A_JOB = "job"
 SYNC = ("sync.transport", "sync.publish_s", "sync.pause_s", "sync.trainer_block_s")
 
 
@@ -191,12 +189,8 @@ def with_derived(scenario: Scenario, given: Collection[str]) -> Scenario:
 
 
 def _with_slowdown(scenario: Scenario, given: Collection[str]) -> Scenario:
-    """With the slowdown of published runs. A constant rate, and a profile that was measured in a job, include it
-    already."""
-    if scenario.engine.kind == "constant" or is_given(SLOWDOWN, given):
-        return scenario
-    profile = profile_of(scenario)
-    if profile is not None and profile.provenance.source == _IN_A_JOB:
+    """With the slowdown of published runs, which an engine that was seen in a job includes already."""
+    if is_given(SLOWDOWN, given) or seen_in_a_job(scenario):
         return scenario
     return _assuming(scenario, {SLOWDOWN: slowdown_of(scenario.trainer.recipe.framework)})
 

@@ -14,6 +14,7 @@ from fleetsim.engine.gpus import gpu_of, gpu_spec
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.shape import ModelShape
+from fleetsim.engine.slowdown import LOG_PROBS_S
 from fleetsim.engine.step_time import StepTime, constant_rate
 from fleetsim.errors import InputError, Problem
 from fleetsim.records import replace
@@ -36,10 +37,11 @@ def in_engine(scenario: Scenario, error: InputError) -> list[Problem]:
     return [replace(p, path=f"engine.{p.path}") if p.path.partition(".")[0] in fields else p for p in error.problems]
 
 
-def engine_of(scenario: Scenario) -> Engine:
+def engine_of(scenario: Scenario, *, log_probs: bool = True) -> Engine:
     """Iteration times and limits of one instance of the scenario's fleet, with the rules of the engine that it names.
 
-    The times are those inside the training job: engine.slowdown is in them.
+    The times are those inside the training job: engine.slowdown is in them. log_probs: whether it is asked for those of
+    the tokens that it generates; a constant rate, and a profile that was measured in a job, include them.
 
     Raises InputError for an unknown GPU, model or profile, a model that does not fit the GPU's memory, or a profile of
     another tensor-parallel size.
@@ -54,11 +56,20 @@ def engine_of(scenario: Scenario) -> Engine:
         parts = (gpu_of(e), model_shape(e.model)) if e.kind == "roofline" else None
         step_time, limits = disaggregated(e, one, parts)
     cap = scenario.workload.turns.most_tokens(scenario.workload.output_tokens)
-    return step_time.slower(scenario.engine.slowdown), replace(
+    inside = step_time.slower(scenario.engine.slowdown)
+    if log_probs and not seen_in_a_job(scenario):
+        inside = replace(inside, per_seq_s=inside.per_seq_s + LOG_PROBS_S)
+    return inside, replace(
         limits,
         no_evict=scenario.engine.capacity_scheduler_policy == "guaranteed_no_evict",
         max_output_tokens=None if cap is None else max(1, round(cap)),
     )
+
+
+def seen_in_a_job(scenario: Scenario) -> bool:
+    """Whether what its engines are said to do is what they do inside a job: a constant rate, a profile from one."""
+    profile = profile_of(scenario)
+    return scenario.engine.kind == "constant" or (profile is not None and profile.provenance.in_a_job)
 
 
 def _one_engine(scenario: Scenario, engine: EngineConfig) -> Engine:

@@ -46,7 +46,7 @@ def judge_engine(scenario: Scenario, name: str, judge: JudgeConfig) -> tuple[Ste
         return LinearStepTime(1.0 / judge.api.tok_s), EngineLimits(judge.api.concurrency, _API_TOKENS, _API_BLOCKS)
     seen = as_rollout(scenario, judge)
     try:
-        return engine_of(seen)
+        return engine_of(seen, log_probs=False)
     except InputError as error:
         raise InputError([replace(p, path=f"stations.{name}.{p.path}") for p in in_engine(seen, error)]) from None
 

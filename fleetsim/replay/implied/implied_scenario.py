@@ -26,7 +26,7 @@ import numpy as np
 from msgspec import Struct
 
 from fleetsim import units
-from fleetsim.config.engine_profile import Profile, ProfileError, Provenance, Ranges
+from fleetsim.config.engine_profile import IN_A_JOB, Profile, ProfileError, Provenance, Ranges
 from fleetsim.config.load import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.profile_fields import coefficients_of, limit_fields
@@ -279,7 +279,7 @@ def profile_of_window(implied: Implied, name: str, source: str, date: str) -> Pr
     ranges = Ranges() if speed is None else Ranges(decodes=speed.loads)
     if speed is not None and speed.held_out is not None:
         error = ProfileError(median=speed.held_out, what="iteration time on the second half of the window")
-    e = implied.scenario.engine
+    e, seen = implied.scenario.engine, f"{IN_A_JOB}, {source}"
     return Profile(
         name=name[:1000],
         kind="derived",
@@ -287,7 +287,7 @@ def profile_of_window(implied: Implied, name: str, source: str, date: str) -> Pr
         ranges=ranges,
         limits=limit_fields(limits),
         error=error,
-        provenance=Provenance(source=source, engine=e.name, model=e.model, tp=e.tp, date=date, gpu=e.gpu),
+        provenance=Provenance(source=seen, engine=e.name, model=e.model, tp=e.tp, date=date, gpu=e.gpu),
     )
 
 
