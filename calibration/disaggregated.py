@@ -108,7 +108,7 @@ def predicted(run: str, clients: int | None = None) -> Predicted:
     })  # fmt: skip
     draws, at_once = np.random.default_rng(0), clients or p.clients
     lengths = [draws.integers(int(most * 0.8), most + 1, size=REQUESTS * at_once) for most in (p.prompt, p.output)]
-    answers = closed_load(*engine_of(scenario), *lengths, at_once, request_path(p.engine))
+    answers = closed_load(*engine_of(scenario, log_probs=False), *lengths, at_once, request_path(p.engine))
     return Predicted(float(answers.first_s.mean()), float(np.median(answers.later_s)))
 
 

@@ -69,7 +69,7 @@ def test_a_roofline_has_two_sides_as_a_scenario_has() -> None:
     step, limits = roofline(
         "B200", "deepseek-ai/DeepSeek-R1", 8, "nvfp4", engine="tensorrt-llm", disaggregation=sides
     )  # fmt: skip
-    expected, held = engine_of(with_changes(default_scenario(), {**asked, "engine.slowdown": 1.0}))
+    expected, held = engine_of(with_changes(default_scenario(), {**asked, "engine.slowdown": 1.0}), log_probs=False)
     assert (step, limits.kv_blocks, limits.max_num_seqs) == (expected, held.kv_blocks, held.max_num_seqs)
     pair = roofline("H100", "Qwen/Qwen3-8B", disaggregation={})[0]
     assert pair.prefill is not None
@@ -241,7 +241,7 @@ def across_servers(gpu: str, ranks: int, overlap: str, prompt: int = 2000, chunk
         "engine.gpu": gpu, "engine.model": "deepseek-ai/DeepSeek-V3", "engine.name": "sglang", "engine.tp": 1,
         "engine.dtype": "fp8", "engine.expert_exchange": "all_to_all", "engine.overlap": overlap,
         "engine.disaggregation": sides,
-    }))  # fmt: skip
+    }), log_probs=False)  # fmt: skip
     assert step.prefill is not None
     prompt_s = step.prefill.step_time.seconds(0, chunk, 0.0, chunk / prompt * prompt * (prompt + 1) / 2)
     return 8 * chunk / prompt_s, lambda each, cached: 8 * step.decode_tok_s(each * ranks, cached) / ranks
