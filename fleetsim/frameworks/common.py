@@ -247,6 +247,10 @@ def ranks(draft: Draft, samples: Read[int] | None = None) -> int:
 
 
 _WORDS = re.compile(r"[a-z]\w*")
+# Modules of a layer that are computed again in no time.
+_SLIGHT = {"core_attn", "norm", "layernorm"}
+# Settings that Megatron asks for together where all of a layer is (transformer_config.py).
+_EACH_LAYER = {"method": "uniform", "num_layers": 1}
 _WIDE = {"bfloat16": "bfloat16", "bf16": "bfloat16", "float16": "float16", "fp16": "float16"}
 # Parts of a setting's text, the longer one first; GPTQ and AWQ are taken to be of 4 bits.
 _SMALL = {"mxfp4": "mxfp4", "fp4": "nvfp4", "fp8": "fp8", "int4": "int4", "awq": "int4", "gptq": "int4"}
@@ -275,16 +279,29 @@ def weights_type(draft: Draft, *keys: str) -> None:
         draft.note(str(read), "quantized weights of this type: 16-bit weights are simulated")
 
 
-def recomputed(draft: Draft, *keys: str) -> None:
-    """Whether activations are computed again, as Megatron-LM says it (megatron/training/arguments.py): all of a layer,
-    or (selective) modules of it, core attention alone where none is named: that counts for nothing here."""
-    path, read = "trainer.recipe.recompute", draft.maybe_text(*keys)
-    named = draft.settings.get(*(key.replace("granularity", "modules") for key in keys))
-    draft.could(path, True, one_of({True: {keys[0]: "full"}}), True)
-    if read is not None and read.value != "full":
-        modules = set(_WORDS.findall(str(named[1]))) - {"core_attn"} if named and read.value == "selective" else set()
+def recomputed(draft: Draft, keys: list[str], usual: str, switch: bool | None) -> None:
+    """Whether activations are computed again: all of a layer, or (selective) modules of it, core attention alone where
+    none is named (Megatron-LM, megatron/training/arguments.py). That and norms count for nothing here.
+
+    usual: the framework's own word. switch: whether the first key, which switches it, is on where nothing says so.
+    """
+    path, on = "trainer.recipe.recompute", None if switch is None else draft.flag(keys[0], default=switch)
+    keys = keys[on is not None :]
+    read = draft.maybe_text(*keys) or Read(keys[0], usual, False)
+    named = draft.settings.get(
+        *(key.replace("granularity", "modules").replace("ac.mode", "ac.targets") for key in keys)
+    )
+    full = {keys[0].replace("granularity", word): value for word, value in _EACH_LAYER.items()} | {keys[0]: "full"}
+    back = one_of({True: full} if on is None else {True: {on.key: True}, False: {on.key: False}})
+    modules = set(_WORDS.findall(str(named[1]))) - _SLIGHT if named else set()
+    if on is not None and not (on.value and read.given):
+        draft.put(path, on.value, on, back=back, unless=True)
+    elif read.given and read.value == "selective":
         why = f"{read}, of {units.listed(sorted(modules), 'and')}: all" if modules else f"{read}: nothing"
+        draft.could(path, bool(modules), back)
         draft.assume(path, bool(modules), f"{why} counts as computed again", f"--set {path}={not modules}".lower())
+    else:
+        draft.put(path, read.value == "full", read, back=back, unless=True)
 
 
 def listed(draft: Draft, key: str, what: str) -> Read[int] | None:

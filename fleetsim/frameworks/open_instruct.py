@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Read, never, one_line, one_of
+from fleetsim.frameworks.reading import Read, never, one_line, one_of, switched
 from fleetsim.frameworks.tables import put_rows
 from fleetsim.records import replace
 
@@ -66,6 +66,11 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     split = lambda want: {parts.key: want, **({"deepspeed_stage": 3} if want > 1 else {})} if want else None  # noqa: E731
     draft.put("trainer.recipe.cp", parts.value if parts.given else None, parts, back=split, unless=None)
     put_rows(draft, "memory")
+    if draft.settings.runs("grpo.py"):  # olmo_core_utils.py, build_ac_config; grpo_fast.py always computes again
+        budget = draft.number("activation_memory_budget", default=1.0, most=1.0)
+        whole = draft.text("activation_checkpointing_mode", default="budget").value == "selected_modules"
+        again = Read(budget.key, whole or budget.value < 1, budget.given, switched(budget.key, 0.5, 1.0))
+        draft.put("trainer.recipe.recompute", again.value, again, back=again.back, unless=True)
 
 
 def _gpus(draft: Draft) -> None:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from fleetsim.config.tree import is_at
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, never, one_of, times, writes
@@ -23,6 +24,7 @@ _AGENTS = re.compile(
     r"swe|terminal|search|wordle|tool|browse|deepdive|web|wiki|game|alphabet|harbor|sandbox|agent|bash"
 )
 _OFFLOAD, _FLIGHT = "optim_cpu_offload", "orchestrator.concurrency"
+_LEVEL = ("max_async_level", "orchestrator.max_async_level")
 _HOST = "inference.kv_cache_offload.cpu.num_bytes"
 
 
@@ -71,7 +73,13 @@ def _recipe(draft: Draft) -> None:
     put_rows(draft, "context")
     if draft.text("trainer.model.ep", "model.ep", default="auto").value != "auto":
         put_rows(draft, "experts")
-    states = draft.flag(f"trainer.model.{_OFFLOAD}", f"model.{_OFFLOAD}", default=True)
+    # until 2026-06 (#2868) neither was on where nothing says it
+    old, found = draft.settings.has(*_LEVEL, "trainer_gpu_ids", "inference.parallel"), draft.settings.found
+    said = [s for key, s in found.items() for ac in ("trainer.model.ac", "model.ac") if is_at(key, ac)]
+    off = any(str(setting.value) in ("None", "null") for setting in said)
+    put_rows(draft, "older activations" if off or (old and not said) else "activations")
+    draft.settings.see("trainer.model.ac", "model.ac")
+    states = draft.flag(f"trainer.model.{_OFFLOAD}", f"model.{_OFFLOAD}", default=not old)
     path = "trainer.recipe.offload"
     for key in ("full_offload", "fsdp_cpu_offload"):
         spelled = (f"trainer.model.{key}", f"model.{key}")
@@ -214,7 +222,7 @@ def _sides(draft: Draft, per_node: Read[int], tp: Read[int], experts: Read[bool]
 
 
 def _admission(draft: Draft, batch: Read[int], group: Read[int], instances: int) -> None:
-    level = draft.maybe_count("max_async_level", "orchestrator.max_async_level", least=0)
+    level = draft.maybe_count(*_LEVEL, least=0)
     if level is not None:
         put_rows(draft, "level")
     else:

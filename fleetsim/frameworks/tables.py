@@ -147,7 +147,9 @@ _SHARED: Mapping[str, Callable[[Draft, SettingRow, list[str]], None]] = {
     ),
     "engine": lambda draft, row, keys: common.engine_name(draft, _word(draft, row, keys), row.words),
     "model": lambda draft, row, keys: common.model(draft, *keys, remedy=row.why),
-    "recompute": lambda draft, row, keys: common.recomputed(draft, *keys),
+    "recompute": lambda draft, row, keys: common.recomputed(
+        draft, keys, row.default or "null", row.options.get("switch")
+    ),
     "weights": lambda draft, row, keys: common.weights_type(draft, *keys),
     "filter": lambda draft, row, keys: common.filtering(draft, draft.flag(*keys, default=bool(row.default))),
 }
@@ -195,7 +197,7 @@ def _blocks(rows: list[list[str]], shared: Mapping[str, Sequence[SettingRow]]) -
 
 
 _KINDS = {"count", "number", "flag", "nodes", "not", "words", "either", *_SHARED}
-_OPTIONS = {"least", "most", "unless", "if", "as", "else", "of", "default"}
+_OPTIONS = {"least", "most", "unless", "if", "as", "else", "of", "default", "switch"}
 
 
 def _row(path: str, rule: str, *cells: str) -> SettingRow:

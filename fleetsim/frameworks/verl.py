@@ -317,8 +317,8 @@ def _put_recipe(draft: Draft) -> None:
     engine = f"{ACTOR}.{'megatron' if megatron else own}"
     put_rows(draft, "epochs")
     put_rows(draft, "megatron" if megatron else "fsdp", f"{engine}.")
-    if own in ("torchtitan", "automodel") and not megatron:
-        put_rows(draft, "ranks", f"{engine}.")
+    for block in () if megatron else ("ranks", own) if own in ("torchtitan", "automodel") else ("layers",):
+        put_rows(draft, block, f"{engine}.")
     host = (f"{ACTOR}.optim.override_optimizer_config.optimizer_cpu_offload", f"{engine}.offload_policy")
     on_host = any(draft.flag(key, default=False).value for key in host)
     put_rows(draft, "optimizer on the host" if on_host else "offload", f"{engine}.")

@@ -362,4 +362,4 @@ def test_a_layout_that_is_left_open_is_the_users(tmp_path: Path) -> None:
     path.write_text(MEGATRON)
     patch = patched(path, load_scenario("presets/verl-sync"))
     assert not [left.path for left in patch.left_out if left.path.startswith("trainer.recipe")]
-    assert not any("megatron" in change.key for change in patch.changes)
+    assert not any("megatron" in change.key and "parallel" in change.key for change in patch.changes)
