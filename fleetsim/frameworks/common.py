@@ -288,12 +288,11 @@ def recomputed(draft: Draft, keys: list[str], usual: str, switch: bool | None) -
     path, on = "trainer.recipe.recompute", None if switch is None else draft.flag(keys[0], default=switch)
     keys = keys[on is not None :]
     read = draft.maybe_text(*keys) or Read(keys[0], usual, False)
-    named = draft.settings.get(
-        *(key.replace("granularity", "modules").replace("ac.mode", "ac.targets") for key in keys)
-    )
     full = {keys[0].replace("granularity", word): value for word, value in _EACH_LAYER.items()} | {keys[0]: "full"}
     back = one_of({True: full} if on is None else {True: {on.key: True}, False: {on.key: False}})
-    modules = set(_WORDS.findall(str(named[1]))) - _SLIGHT if named else set()
+    lists = [key.replace("granularity", "modules").replace("ac.mode", "ac.targets") for key in keys]
+    named = draft.settings.get(*(key for key in lists if key not in keys))
+    modules = set(_WORDS.findall(str(named[1]))) - _SLIGHT if named and read.value == "selective" else set()
     if on is not None and not (on.value and read.given):
         draft.put(path, on.value, on, back=back, unless=True)
     elif read.given and read.value == "selective":
@@ -301,7 +300,7 @@ def recomputed(draft: Draft, keys: list[str], usual: str, switch: bool | None) -
         draft.could(path, bool(modules), back)
         draft.assume(path, bool(modules), f"{why} counts as computed again", f"--set {path}={not modules}".lower())
     else:
-        draft.put(path, read.value == "full", read, back=back, unless=True)
+        draft.put(path, read.value.lower() in ("full", "true"), read, back=back, unless=True)
 
 
 def listed(draft: Draft, key: str, what: str) -> Read[int] | None:

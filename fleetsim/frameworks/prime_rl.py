@@ -210,6 +210,7 @@ def _ranks(
 def _sides(draft: Draft, per_node: Read[int], tp: Read[int], experts: Read[bool]) -> Read[int]:
     """Nodes of a replica: vLLM instances that compute prompts, and those that decode (configs/inference.py)."""
     section, nodes = "inference.deployment", []
+    _overrides(draft, f"{section}.decode_vllm_overrides", f"{section}.prefill_vllm_overrides")
     for side in ("prefill", "decode"):
         each = draft.count(f"{section}.{side}_nodes_per_replica", default=1)
         of = draft.count(f"{section}.num_{side}_replicas", default=1)
@@ -219,6 +220,23 @@ def _sides(draft: Draft, per_node: Read[int], tp: Read[int], experts: Read[bool]
         draft.where(experts.value, f"{SIDES}.{side}_dp", ranks.value, ranks, experts, now=1, back=never, unless=1)
         nodes.append(times(of, each))
     return Read(" + ".join(side.key for side in nodes), sum(side.value for side in nodes), True)
+
+
+def _overrides(draft: Draft, decode: str, prefill: str) -> None:
+    """What vLLM is handed for the engines of one side alone: `engine` has those that decode."""
+    settings, path, chunk = draft.settings, f"{SIDES}.max_num_batched_tokens", "max_num_batched_tokens"
+    usual = draft.maybe_count(f"{prefill}.{chunk}", f"inference.vllm.{chunk}")
+    draft.where_said(path, usual if settings.below(decode) or settings.below(prefill) else None, f"{prefill}.{chunk}")
+    if usual is None and settings.has(f"{decode}.{chunk}"):
+        why = "vLLM's own, of engines that compute prompts, on a GPU of 70 GiB or more"
+        draft.assume(path, 8192, why, f"-- {prefill}.{chunk} 8192")
+    for key in settings.below(decode):
+        settings.found[f"inference.vllm{key.removeprefix(decode)}"] = settings.found[key]
+        settings.see(key)
+    for key in settings.below(prefill):
+        if not key.endswith(chunk):
+            draft.note(key, "of engines that compute prompts alone: they are as those that decode here")
+            settings.see(key)
 
 
 def _admission(draft: Draft, batch: Read[int], group: Read[int], instances: int) -> None:

@@ -123,6 +123,7 @@ def test_rolls_sequences_are_split_by_ulysses() -> None:
     ("strategy", "where", "value", "again"),
     [
         ("megatron_train", "strategy_args: {strategy_config: {recompute_granularity", "full", True),
+        ("megatron_train", "strategy_args: {strategy_config: {moe_layer_recompute", "true", True),
         ("fsdp2_train", "model_args: {disable_gradient_checkpointing", "true", False),
         ("deepspeed_train", "model_args: {disable_gradient_checkpointing", "true", False),
         (
@@ -179,6 +180,9 @@ PRIME = "[orchestrator]\nbatch_size = 64\n[model]\nname = 'Qwen/Qwen3-8B'\n"
         ("verl", f"{VERL} model_engine=megatron actor_rollout_ref.model.enable_gradient_checkpointing=True", False),
         ("verl", f"{VERL} model_engine=megatron +{MEGATRON}_granularity=full", True),
         ("verl", f"{VERL} model_engine=automodel", False),
+        ("verl", f"{VERL} model_engine=torchtitan", False),
+        ("verl", f"{VERL} model_engine=torchtitan "
+         "actor_rollout_ref.actor.torchtitan.activation_checkpoint=selective", False),
         ("openrlhf", OPENRLHF, False),
         ("openrlhf", f"{OPENRLHF} --actor.gradient_checkpointing_enable", True),
         ("open-instruct", OPEN, True),  # grpo_fast.py asks nobody

@@ -197,6 +197,20 @@ def test_rllms_asynchronous_training_on_tinker_is_its_own(partial: str, way: str
     assert (scenario.sync.in_flight, scenario.fleet.max_in_flight_samples) == (way, 100)
 
 
+@pytest.mark.parametrize(("groups", "passes"), [(8, 4), (32, 1)])
+def test_rllm_trains_a_part_of_its_batch_as_soon_as_that_is_there(groups: int, passes: int) -> None:
+    """rllm/trainer/unified_trainer.py, _training_loop: weights go out after so many passes."""
+    its = "rllm.async_training"
+    words = f"rllm/backend=tinker model.name=Qwen/Qwen3-8B training.group_size=8 {its}.enable=true"
+    words += f" {its}.mini_batch_size=32 {its}.fwd_bwd_group_size={groups} data.max_response_length=2048"
+    scenario = scenario_from("tinker", settings_of_words(["python", "train.py", *words.split()])).scenario
+    assert (scenario.trainer.batch_samples, scenario.trainer.minibatches, scenario.sync.every_pulls) == (
+        256,
+        passes,
+        passes,
+    )
+
+
 @pytest.mark.parametrize("mode", ["sglang:d4p1t2+d2t4", "sglang.d4p1t2+d2t4", "sglang.d4p1m2+d2p1m4"])
 def test_areal_allocations_of_every_age(mode: str) -> None:
     text = f"actor: {{path: Qwen/Qwen2.5-7B}}\ngconfig: {{n_samples: 4}}\nallocation_mode: {mode}\n"
