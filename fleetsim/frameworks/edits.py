@@ -141,14 +141,16 @@ def _spelled(table: Mapping[str, Any], name: str) -> str:
 
 def in_python(text: str, key: str, value: Any) -> str:
     """The text with a keyword argument of its configuration object set to a value. Raises Unchangeable."""
-    name = normal(key)
-    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and name_of(node) in CLASSES]
-    given = [word for call in calls for word in call.keywords if word.arg == name]
+    loader, _, name = normal(key).rpartition(".")
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    calls = [node for node in nodes if name_of(node) in ((loader,) if loader else CLASSES)]
+    given = [word.value for call in calls for word in call.keywords if word.arg == name]
+    given = given or [call.args[0] for call in calls if loader and name == "model_name" and call.args]
     if given:
-        start, end = _span(text, given[-1].value)
+        start, end = _span(text, given[0 if loader else -1])
         return text[:start] + repr(value) + text[end:]
-    configs = [call for call in calls if call.keywords and name_of(call).endswith("Config")]
-    if not configs or "." in name:
+    configs = [call for call in calls if call.keywords and (loader or name_of(call).endswith("Config"))]
+    if not configs:
         raise Unchangeable(key)
     last = configs[0].keywords[-1]
     end = _span(text, last.value)[1]

@@ -1,4 +1,4 @@
-"""Settings in Python's own words: the arguments of a configuration object in a script.
+"""Settings in Python's own words: the arguments of a configuration object in a script, and of what loads its model.
 
 The script is parsed, never run. Followed: literals, names that a module-level assignment gives a literal, defaults
 of flags, sums.
@@ -18,10 +18,14 @@ from fleetsim.frameworks.settings import RunSettings, whole_number
 _MOST_CHARACTERS = 300_000
 # Arguments whose presence says something, whatever object they are.
 _OBJECTS = ("tools", "environment_factory", "rollout_func", "rollout_worker", "peft_config")
+# What loads a model, and what puts adapters on it: Hugging Face's classes, and Unsloth's, by which it is known.
+_LOADERS, _UNSLOTH = ("from_pretrained", "get_peft_model"), re.compile(r"Fast\w*Model")
+_MODELS = re.compile(rf"AutoModel(For\w+)?|{_UNSLOTH.pattern}")
 
 
 def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> RunSettings:
-    """The keyword arguments of all calls of these classes. The classes' names become programs of the settings.
+    """The keyword arguments of all calls of these classes. The classes' names become programs of the settings. What the
+    first call that loads a model says stands below `from_pretrained`.
 
     where: the name of the text. Raises InputError for text that is no Python.
     """
@@ -38,6 +42,9 @@ def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> RunSe
         if not isinstance(node, ast.Call):
             continue
         called = name_of(node)
+        if called in _LOADERS and isinstance(node.func, ast.Attribute):
+            _load(settings, node, ast.unparse(node.func.value), names)
+            continue
         if called not in classes:
             settings.programs += [called] if called.endswith(("Config", "Trainer")) else []
             continue
@@ -48,9 +55,21 @@ def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> RunSe
                 known, value = True, ast.unparse(given)[:100]
             if known:
                 settings.add(key, value)
-            else:
-                settings.not_understood.append(f"line {given.lineno}: {key} is computed")
+            elif key != "model":  # the object that was loaded
+                settings.not_understood.append(f"{key} = ...: line {given.lineno}, computed")
     return settings
+
+
+def _load(settings: RunSettings, call: ast.Call, model: str, names: dict[str, Any]) -> None:
+    """The arguments of a call that loads a model; the first one counts."""
+    if not _MODELS.fullmatch(model):
+        return
+    settings.programs += ["unsloth"] if _UNSLOTH.fullmatch(model) else []
+    first = [("model_name", call.args[0])] if call.args and name_of(call) == "from_pretrained" else []
+    for key, given in (*first, *((word.arg, word.value) for word in call.keywords)):
+        known, value = _value(given, names)
+        if known and not settings.has(name := f"{name_of(call)}.{key}"):
+            settings.add(name, value)
 
 
 def _keywords(call: ast.Call, nodes: list[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
@@ -99,6 +118,17 @@ def command_of(text: str) -> str:
     return "\n".join(lines) if re.search(r"\.py\b[^`]*?--\w", shown) else ""
 
 
+class _Filled(ast.NodeTransformer):
+    """A sum with the numbers that its names have."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        value = self.names.get(node.id)
+        return ast.copy_location(ast.Constant(value), node) if type(value) is int else node
+
+
 def _value(node: ast.expr, names: dict[str, Any]) -> tuple[bool, Any]:
     if isinstance(node, (ast.Name, ast.Attribute)):
         name = node.id if isinstance(node, ast.Name) else f".{node.attr}"
@@ -108,7 +138,7 @@ def _value(node: ast.expr, names: dict[str, Any]) -> tuple[bool, Any]:
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         pass
     try:
-        number = whole_number(ast.unparse(node))
+        number = whole_number(ast.unparse(_Filled(names).visit(node)))
     except RecursionError:
         number = None
     return number is not None, number

@@ -16,6 +16,7 @@ from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.frameworks import common
 from fleetsim.frameworks.draft import NEVER, Draft
 from fleetsim.frameworks.reading import Read, on_nodes, turned, worded
+from fleetsim.frameworks.settings import RunSettings, Setting, normal
 from fleetsim.records import tables_of
 
 # A YAML or TOML file; or a script with `key.path=value` words (overrides), with `--key value` where a switch stands
@@ -107,6 +108,26 @@ def put_rows(draft: Draft, block: str, *sections: str) -> dict[str, Read[Any]]:
             else:
                 draft.where_said(row.path, read, now=None if unless is NEVER else row.default, unless=unless)
     return found
+
+
+def rename(framework: str, settings: RunSettings, project: str, *, own: bool = False, off: str = "") -> None:
+    """Put the framework's keys in the place of a project's, with its defaults.
+
+    own: the project's go before the framework's. off: a section that is switched off.
+    """
+    told = FRAMEWORKS[framework].told
+    settings.see(*[off] if off else [])
+    pairs = [[pair.split("=") for pair in told[word][project][0].split()] for word in ("renamed", "usual")]
+    renamed, usual = ({k: v for k, v in each if not (off and k.startswith(off))} for each in pairs)
+    renamed = {theirs: ours.replace("@", "actor_rollout_ref.") for theirs, ours in renamed.items()}
+    for theirs, ours in renamed.items():
+        for key in [key for key in (theirs, *settings.below(theirs)) if key in settings.found]:
+            name, setting = normal(ours + key[len(theirs) :]), settings.found.pop(key)
+            settings.found[name] = setting if own else settings.found.get(name, setting)
+    for key, value in usual.items():
+        theirs = next((name for name in renamed if f"{key}.".startswith(f"{name}.")), "")
+        name = normal(renamed.get(theirs, "") + key[len(theirs) :])
+        settings.found.setdefault(name, Setting(key, plain_scalar(value)))
 
 
 def _read(draft: Draft, row: SettingRow, keys: list[str]) -> Read[Any]:
