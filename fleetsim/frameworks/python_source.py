@@ -1,4 +1,5 @@
-"""Settings in Python's own words: the arguments of a configuration object in a script, and of what loads its model.
+"""Settings in Python's own words: the arguments of a configuration object in a script, and of what loads its model; a
+table that holds verl's sections.
 
 The script is parsed, never run. Followed: literals, names that a module-level assignment gives a literal, defaults
 of flags, sums.
@@ -18,6 +19,8 @@ from fleetsim.frameworks.settings import RunSettings, whole_number
 _MOST_CHARACTERS = 300_000
 # Arguments whose presence says something, whatever object they are.
 _OBJECTS = ("tools", "environment_factory", "rollout_func", "rollout_worker", "peft_config")
+# A section that only verl has (Agent Lightning's scripts are such tables).
+_TABLE = "actor_rollout_ref"
 # What loads a model, and what puts adapters on it: Hugging Face's classes, and Unsloth's, by which it is known.
 _LOADERS, _UNSLOTH = ("from_pretrained", "get_peft_model"), re.compile(r"Fast\w*Model")
 _MODELS = re.compile(rf"AutoModel(For\w+)?|{_UNSLOTH.pattern}")
@@ -38,6 +41,8 @@ def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> RunSe
         raise InputError([Problem(where, str(error)[:100], "is no Python script", "give the right file")]) from None
     names = dict(_known(nodes))
     settings = RunSettings()
+    if table := table_of(nodes):
+        _put_table(settings, table, "", names)
     for node in nodes:
         if not isinstance(node, ast.Call):
             continue
@@ -58,6 +63,26 @@ def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> RunSe
             elif key != "model":  # the object that was loaded
                 settings.not_understood.append(f"{key} = ...: line {given.lineno}, computed")
     return settings
+
+
+def table_of(nodes: list[ast.AST]) -> ast.Dict | None:
+    """The table that holds verl's sections."""
+    tables = (node for node in nodes if isinstance(node, ast.Dict))
+    return next((t for t in tables if _TABLE in [getattr(key, "value", None) for key in t.keys]), None)
+
+
+def _put_table(settings: RunSettings, table: ast.Dict, prefix: str, names: dict[str, Any]) -> None:
+    """The keys of a table with tables in it."""
+    for key, given in zip(table.keys, table.values, strict=True):
+        if not isinstance(key, ast.Constant):
+            continue
+        name, (known, value) = f"{prefix}{key.value}", _value(given, names)
+        if isinstance(given, ast.Dict) and given.keys:
+            _put_table(settings, given, f"{name}.", names)
+        elif known:
+            settings.add(name, value)
+        else:
+            settings.not_understood.append(f"{name} = ...: line {given.lineno}, computed")
 
 
 def _load(settings: RunSettings, call: ast.Call, model: str, names: dict[str, Any]) -> None:

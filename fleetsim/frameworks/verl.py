@@ -20,6 +20,8 @@ ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
 ENGINE = f"{ROLLOUT}.engine_kwargs.vllm"
 # A group of the trainer's defaults goes before the actor's own word.
 _ENGINE_KEYS = ("model_engine", f"{ACTOR}.model_engine", f"{ACTOR}.strategy", f"{ACTOR}.fsdp_config.strategy")
+# Whose environments or agents ask for what they want (verl-recipe, atropos; microsoft/agent-lightning at c632d8dd).
+_AGENTS = {"atropos": "environments", "agentlightning": "agents of the user's own"}
 # GPUs of a teacher's or reward model's engine are these together.
 _RANKS = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size")
 TRANSPORTS = {
@@ -98,8 +100,8 @@ def _put_turns(draft: Draft) -> None:
     agent = str(tools or on) if on.value else str(loop) if loop is not None and "single_turn" not in loop.value else ""
     if not agent and verl_forks.is_agent_flow(draft.settings):
         agent = "rLLM: an agent of the user's own"
-    if draft.settings.has("atropos"):  # recipe/atropos: its environments ask for what they want
-        agent = agent or "atropos: environments"
+    for key, who in _AGENTS.items():
+        agent = agent or (f"{key}: {who}" if draft.settings.has(key) else "")
     turns = roles.fewest(*caps) if agent else None
     roles.put_turns(draft, turns, f"{section}.max_assistant_turns", agent)
 
@@ -162,8 +164,12 @@ def _turns(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     else:
         draft.parted("fleet.instances", gpus, per_instance)
         put_rows(draft, "shared GPUs")
-    _rollout_batch(draft, n)
+    batch = _rollout_batch(draft, n)
     put_rows(draft, draft.mode)
+    if draft.flag("agentlightning.async_rollout.enabled", default=False).value:
+        put_rows(draft, "agentlightning")
+        key = "agentlightning.async_rollout.async_train_batch_size"
+        common.oversampled(draft, draft.maybe_count(key), batch, key)
     if "partial" in draft.mode:
         draft.settings.see("async_training.partial_rollout")
 
