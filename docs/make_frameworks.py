@@ -29,11 +29,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "frameworks.md"
 DATA = ROOT / "tests" / "frameworks" / "data"
 FORMS = {
-    "verl": "Hydra YAML, launch scripts, `key=value` overrides; EasyR1's, Search-R1's, RAGEN's and rLLM's",
+    "verl": "Hydra YAML, scripts, `key=value` overrides; EasyR1's, Search-R1's, RAGEN's, rLLM's; Agent Lightning's "
+    "tables",
     "roll": "pipeline YAML, `key=value` overrides",
     "openrlhf": "launch scripts and flags, `--rollout.batch_size` as well as `--rollout_batch_size`",
     "open-instruct": "launch scripts (mason included) and flags",
-    "trl": "`GRPOConfig(...)` in a Python script, YAML, launch scripts and flags",
+    "trl": "`GRPOConfig(...)` in a Python script, Unsloth's too, YAML, scripts and flags",
     "areal": "YAML, `key=value` overrides; `backend` strings and the older `allocation_mode`",
     "nemo-rl": "YAML with `defaults:` parents, scripts, `key=value` overrides",
     "slime": "launch scripts and flags",
