@@ -32,6 +32,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     if tools is not None:
         roles.workers(draft, "tools", [draft.maybe_count("pool_size")], "pool_size")
     roles.judges(draft, "llm_judge_model", "code_api_url")
+    rubrics = draft.flag("apply_evolving_rubric_reward", default=False)
+    if rubrics.value:
+        roles.judged(draft, f"{rubrics}: a model that judges by rubrics, and writes them")
     # open_instruct/data_loader.py: a pack holds the longest prompt with the longest response, or nothing starts
     pack = {"pack_length": answer.value + prompt.value}
     draft.could("workload.output_tokens.max", answer.value, lambda want: pack)

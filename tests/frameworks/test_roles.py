@@ -434,3 +434,20 @@ def test_several_reward_models_of_ms_swift_are_all_named() -> None:
     found = scenario_from("ms-swift", parsed_source(words, "c.sh"), "c.sh")
     (named,) = [one for one in found.assumed if one.path == REWARD]
     assert all(model in named.why for model in ("Qwen/A", "org/B"))
+
+
+@pytest.mark.parametrize(
+    ("framework", "text", "name", "who"),
+    [
+        # scripts/train/dr-tulu/dr_tulu_qwen35.sh
+        ("open-instruct", "python grpo_fast.py --model_name_or_path q/q --apply_evolving_rubric_reward true", "c.sh",
+         "apply_evolving_rubric_reward"),
+        # rlinf/agents/wideseek_r1/wideseek_r1.py: on unless it is switched off
+        ("rlinf", f"{RLINF}agentloop: {{workflow: sa, max_sa_turns: 4}}\n", "c.yaml", "agentloop.use_llm_judge"),
+        ("rlinf", f"{RLINF}agentloop: {{workflow: sa, max_sa_turns: 4, use_llm_judge: false}}\n", "c.yaml", ""),
+        ("rlinf", f"{RLINF}agentloop: {{max_turns: 4}}\n", "c.yaml", ""),
+    ],
+)  # fmt: skip
+def test_a_judge_of_an_agents_own_is_named(framework: str, text: str, name: str, who: str) -> None:
+    found = [one.why for one in read(framework, text, name).assumed if one.path == REWARD]
+    assert [who in why for why in found] == [True] * bool(who)
