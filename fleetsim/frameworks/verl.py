@@ -22,6 +22,11 @@ ENGINE = f"{ROLLOUT}.engine_kwargs.vllm"
 _ENGINE_KEYS = ("model_engine", f"{ACTOR}.model_engine", f"{ACTOR}.strategy", f"{ACTOR}.fsdp_config.strategy")
 # Whose environments or agents ask for what they want (verl-recipe, atropos; microsoft/agent-lightning at c632d8dd).
 _AGENTS = {"atropos": "environments", "agentlightning": "agents of the user's own"}
+# What reads samples beside the actor in projects on verl (RL-Factory; rLLM).
+_JUDGES = {
+    "reward_rollout.if_use_reward_rollout": "a reward model's engines on the rollout's GPUs",
+    "rllm.distill.enable": "a teacher on a server of its own",
+}
 # GPUs of a teacher's or reward model's engine are these together.
 _RANKS = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size")
 TRANSPORTS = {
@@ -289,6 +294,10 @@ def _put_roles(draft: Draft) -> None:
             models = (f"{reward}.model_path", f"{reward}.model.path")
             by = roles.served(draft, models, [f"{reward}.rollout.{key}" for key in _RANKS], 2)
             roles.judged(draft, f"{reward}.enable: a reward model", gpus, by)
+    for switch, who in _JUDGES.items():
+        if draft.flag(switch, default=False).value:
+            roles.judged(draft, f"{switch}: {who}")
+        settings.see(switch.rpartition(".")[0])
     # reward.num_workers bounds no calls: each worker scores all its samples at once (verl/experimental/reward_loop).
     sandbox = "reward.sandbox_fusion"
     apart = settings.has(f"{sandbox}.url", "reward_model.sandbox_fusion.url")

@@ -446,6 +446,9 @@ def test_several_reward_models_of_ms_swift_are_all_named() -> None:
         ("rlinf", f"{RLINF}agentloop: {{workflow: sa, max_sa_turns: 4}}\n", "c.yaml", "agentloop.use_llm_judge"),
         ("rlinf", f"{RLINF}agentloop: {{workflow: sa, max_sa_turns: 4, use_llm_judge: false}}\n", "c.yaml", ""),
         ("rlinf", f"{RLINF}agentloop: {{max_turns: 4}}\n", "c.yaml", ""),
+        ("verl", f"{VERL}reward_rollout.if_use_reward_rollout=True", "c.sh", "reward_rollout"),  # RL-Factory
+        ("verl", f"{VERL}reward_rollout.if_use_reward_rollout=False", "c.sh", ""),
+        ("verl", f"{VERL}rllm.distill.enable=True", "c.sh", "rllm.distill"),
     ],
 )  # fmt: skip
 def test_a_judge_of_an_agents_own_is_named(framework: str, text: str, name: str, who: str) -> None:
