@@ -289,7 +289,9 @@ def recomputed(draft: Draft, keys: list[str], usual: str, switch: bool | None) -
     keys = keys[on is not None :]
     read = draft.maybe_text(*keys) or Read(keys[0], usual, False)
     full = {keys[0].replace("granularity", word): value for word, value in _EACH_LAYER.items()} | {keys[0]: "full"}
-    back = one_of({True: full} if on is None else {True: {on.key: True}, False: {on.key: False}})
+    off = {"null": None, "selective": "none"}  # ms-swift's and torchtitan's word
+    ways = {True: full} | ({False: {read.key: off[usual]}} if usual in off else {})
+    back = one_of(ways if on is None else {True: {on.key: True}, False: {on.key: False}})
     lists = [key.replace("granularity", "modules").replace("ac.mode", "ac.targets") for key in keys]
     named = draft.settings.get(*(key for key in lists if key not in keys))
     modules = set(_WORDS.findall(str(named[1]))) - _SLIGHT if named and read.value == "selective" else set()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -9,6 +11,7 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.frameworks.convert import scenario_from
 from fleetsim.frameworks.export import scenario_to
+from fleetsim.frameworks.patch import patch_of
 from fleetsim.frameworks.source import parsed_source
 from fleetsim.job.nameplate import limits_of
 
@@ -218,6 +221,25 @@ PRIME = "[orchestrator]\nbatch_size = 64\n[model]\nname = 'Qwen/Qwen3-8B'\n"
 )  # fmt: skip
 def test_activations_are_computed_again_where_the_framework_itself_does(framework: str, text: str, again: bool) -> None:
     assert read(framework, text).trainer.recipe.recompute == again
+
+
+@pytest.mark.parametrize(
+    ("framework", "text", "words", "removed"),
+    [
+        ("slime", f"{SLIME} --recompute-granularity full", [], ["--recompute-granularity"]),
+        ("ms-swift", f"{SWIFT.replace('swift rlhf', 'megatron rlhf')} --recompute_granularity full",
+         ["--recompute_granularity none"], []),
+        ("verl", f"{VERL} model_engine=megatron +{MEGATRON}_granularity=full", [f"{MEGATRON}_granularity=null"], []),
+    ],
+)  # fmt: skip
+def test_activations_are_kept_where_they_were_computed_again(
+    framework: str, text: str, words: list[str], removed: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "run.sh"
+    file.write_text(text)
+    kept = with_changes(read(framework, text), {"trainer.recipe.recompute": False})
+    patch = patch_of(framework, kept, limits_of, str(file))
+    assert ([word for words in patch.words.values() for word in words], list(patch.removed)) == (words, removed)
 
 
 @pytest.mark.parametrize("framework", ["slime", "verl"])
