@@ -19,6 +19,7 @@ from fleetsim.frameworks.settings import RunSettings, whole_number
 _MOST_CHARACTERS = 300_000
 # Arguments whose presence says something, whatever object they are.
 _OBJECTS = ("tools", "environment_factory", "rollout_func", "rollout_worker", "peft_config")
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 # A section that only verl has (Agent Lightning's scripts are such tables).
 _TABLE = "actor_rollout_ref"
 # What loads a model, and what puts adapters on it: Hugging Face's classes, and Unsloth's, by which it is known.
@@ -143,17 +144,6 @@ def command_of(text: str) -> str:
     return "\n".join(lines) if re.search(r"\.py\b[^`]*?--\w", shown) else ""
 
 
-class _Filled(ast.NodeTransformer):
-    """A sum with the numbers that its names have."""
-
-    def __init__(self, names: dict[str, Any]) -> None:
-        self.names = names
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        value = self.names.get(node.id)
-        return ast.copy_location(ast.Constant(value), node) if type(value) is int else node
-
-
 def _value(node: ast.expr, names: dict[str, Any]) -> tuple[bool, Any]:
     if isinstance(node, (ast.Name, ast.Attribute)):
         name = node.id if isinstance(node, ast.Name) else f".{node.attr}"
@@ -163,7 +153,7 @@ def _value(node: ast.expr, names: dict[str, Any]) -> tuple[bool, Any]:
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         pass
     try:
-        number = whole_number(ast.unparse(_Filled(names).visit(node)))
+        number = whole_number(_NAME.sub(lambda name: str(names.get(name[0], name[0])), ast.unparse(node)))
     except RecursionError:
         number = None
     return number is not None, number
