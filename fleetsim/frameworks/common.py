@@ -146,7 +146,7 @@ def hardware_and_times(
         draft.assume("trainer.fixed_s", 20.0, why, measured)
         draft.comments |= dict.fromkeys((f"trainer.recipe.{name}" for name in made_by), "in these 20 seconds")
     else:
-        why = f"estimated for an update on {gpus} {gpu}, activations recomputed; a plan works it out for its own batch"
+        why = f"estimated for an update on {gpus} {gpu}; a plan works it out for its own batch and recipe"
         draft.assume("trainer.fixed_s", 0.0, "all trainer seconds are counted per token", measured)
         draft.assume("trainer.per_token_s", _short(found[0]), why, measured)
         made = {called: own, "reference log-probs": other or taught}
