@@ -214,6 +214,13 @@ def test_rllm_trains_a_part_of_its_batch_as_soon_as_that_is_there(groups: int, p
     )
 
 
+@pytest.mark.parametrize(("value", "said"), [("0.9", True), ("1.0", False)])
+def test_ragens_filter_that_drops_groups_is_told(value: str, said: bool) -> None:
+    """config/base.yaml: of the groups' scores a part is kept, and nothing is generated in their place."""
+    words = f"es_manager.train.env_groups=8 actor_rollout_ref.rollout.rollout_filter_value={value}"
+    assert any("makes a batch smaller" in note.why for note in read(words).not_modelled) == said
+
+
 LIGHTNING = """\
 def config():
     return {
