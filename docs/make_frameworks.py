@@ -37,7 +37,7 @@ FORMS = {
     "trl": "`GRPOConfig(...)` in a Python script, Unsloth's too, YAML, scripts and flags",
     "areal": "YAML, `key=value` overrides; `backend` strings and the older `allocation_mode`",
     "nemo-rl": "YAML with `defaults:` parents, scripts, `key=value` overrides",
-    "slime": "launch scripts and flags",
+    "slime": "launch scripts, also in Python, and flags",
     "skyrl": "launch scripts, `key=value` overrides, YAML",
     "prime-rl": "`rl.toml`, flags; files from before 2026-05, and verifiers' of hosted trainings, too",
     "ms-swift": "launch scripts of `swift rlhf` and `megatron rlhf` with `NPROC_PER_NODE`, YAML (for Ray, too), flags",

@@ -22,7 +22,7 @@ DEFAULT_GPU = "H100-SXM"
 OUTPUT_CAP = "workload.output_tokens.max"
 # Text that stands for a model's name, and is none.
 _PLACEHOLDER = re.compile(
-    r"\s|[<>]|path/to/[\w.-]*(model|checkpoint)[\w.-]*\Z|path_to_\w*\Z|(\A|/)(your([_-][^/]*)?|to|(\w*_)?model_?path|path)\Z",
+    r"\s|[<>]|path/to/[\w.-]*(model|checkpoint)[\w.-]*\Z|path_to_\w*\Z|(\A|/)(your([_-][^/]*)?|to|(\w*_)?model_?path|path|sft|megatron)\Z",
     re.IGNORECASE,
 )
 # A model in the cache of huggingface_hub; and the ends of a path that say which state of a model lies there, not which.

@@ -376,7 +376,9 @@ def test_a_refusal_says_what_the_file_is(framework: str, text: str, name: str, w
     assert what in str(problem.value)
 
 
-@pytest.mark.parametrize("name", ["Follow the guide at x/deepseek.md", "/path/to/model", "<your model>"])
+@pytest.mark.parametrize(
+    "name", ["Follow the guide at x/deepseek.md", "/path/to/model", "<your model>", "./models/sft/global_step_105"]
+)
 def test_a_placeholder_is_no_model(name: str) -> None:
     text = NEMO.format("", "", "").replace("Qwen/Qwen2.5-7B", name)
     with pytest.raises(InputError, match="names no model: a placeholder"):
