@@ -32,7 +32,7 @@ FORMS = {
     "verl": "Hydra YAML, scripts, `key=value` overrides; EasyR1's, Search-R1's, RAGEN's, rLLM's; Agent Lightning's "
     "tables",
     "roll": "pipeline YAML, `key=value` overrides",
-    "openrlhf": "launch scripts and flags, `--rollout.batch_size` as well as `--rollout_batch_size`",
+    "openrlhf": "launch scripts and flags of either spelling",
     "open-instruct": "launch scripts (mason included) and flags",
     "trl": "`GRPOConfig(...)` in a Python script, Unsloth's too, YAML, scripts and flags",
     "areal": "YAML, `key=value` overrides; `backend` strings and the older `allocation_mode`",
@@ -63,7 +63,7 @@ own key behind each value; and a scenario back as a configuration.
     fleetsim scenario from openrlhf -- --rollout.batch_size 128 --rollout.n_samples_per_prompt 8 ...
     cat rl.toml | fleetsim scenario from prime-rl - ... --json
 
-Three lists stand on stderr:
+On stderr stand:
 
 - what was **taken**, with the framework's key;
 - what was **assumed**, with the flag that says it;
@@ -115,7 +115,7 @@ Each file under `fleetsim/frameworks` begins with the commit and files that it w
     fleetsim size --preset verl-fully-async --batch 1024 --save plan.yaml
     fleetsim scenario to verl plan.yaml -o new.sh
 
-This writes the scenario in the framework's own form: engine arguments, batch, GPUs of both pools,
+This writes the scenario in the framework's form: engine arguments, batch, GPUs of both pools,
 staleness, weight sync, and how it is trained. The framework's mode that can say most of the scenario is taken. At the
 head of the file, on stderr and in `--json` stand: what cannot be told to the framework, with what it has instead; what
 the plan rests on and no configuration says; what a run needs besides (data, rewards, learning rates). In Python:
@@ -131,7 +131,7 @@ assumes it.
     fleetsim plan --gpus 64 --scenario job.yaml --to verl --config run.sh
 
 Only the settings that say something else than the scenario change, and every other byte of the file stays: comments,
-keys that fleetsim does not know, model paths. A YAML, TOML or Python file is shown as a diff, and `-o FILE` writes it
+keys that fleetsim does not know. A YAML, TOML or Python file is shown as a diff, and `-o FILE` writes it
 whole; a script stays as it is, and the words for its command's end are shown. `size`, `split`, `plan` and `replay`
 take `--to` and `--config` for the fleet that they recommend. What the framework cannot be told is listed. A value that
 another key shares by a YAML alias is refused.
