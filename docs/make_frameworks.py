@@ -55,7 +55,7 @@ HEAD = """\
 # A framework's own configuration as a scenario
 
 fleetsim reads the configuration, launch script or flags that start a job, and writes a scenario with the framework's
-own key behind each value; and a scenario back as a configuration.
+key behind each value; and a scenario back as a configuration.
 
     fleetsim examples
     fleetsim scenario from verl run.sh -o own.yaml
