@@ -134,7 +134,8 @@ SPECS: Mapping[str, Spec] = {
             "sglang_*": "SGLang's own arguments",
             **dict.fromkeys(
                 ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size",
-                 "expert_model_parallel_size", "optimizer_cpu_offload"),
+                 "expert_model_parallel_size", "optimizer_cpu_offload", "recompute_granularity", "recompute_method",
+                 "recompute_num_layers"),
                 "Megatron-LM, arguments.py",
             ),
         },

@@ -29,14 +29,15 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "frameworks.md"
 DATA = ROOT / "tests" / "frameworks" / "data"
 FORMS = {
-    "verl": "Hydra YAML, launch scripts, `key=value` overrides; EasyR1's, Search-R1's, RAGEN's and rLLM's",
+    "verl": "Hydra YAML, scripts, `key=value` overrides; EasyR1's, Search-R1's, RAGEN's, rLLM's; Agent Lightning's "
+    "tables",
     "roll": "pipeline YAML, `key=value` overrides",
-    "openrlhf": "launch scripts and flags, `--rollout.batch_size` as well as `--rollout_batch_size`",
+    "openrlhf": "launch scripts and flags of either spelling",
     "open-instruct": "launch scripts (mason included) and flags",
-    "trl": "`GRPOConfig(...)` in a Python script, YAML, launch scripts and flags",
+    "trl": "`GRPOConfig(...)` in a Python script, Unsloth's too, YAML, scripts and flags",
     "areal": "YAML, `key=value` overrides; `backend` strings and the older `allocation_mode`",
     "nemo-rl": "YAML with `defaults:` parents, scripts, `key=value` overrides",
-    "slime": "launch scripts and flags",
+    "slime": "launch scripts, also in Python, and flags",
     "skyrl": "launch scripts, `key=value` overrides, YAML",
     "prime-rl": "`rl.toml`, flags; files from before 2026-05, and verifiers' of hosted trainings, too",
     "ms-swift": "launch scripts of `swift rlhf` and `megatron rlhf` with `NPROC_PER_NODE`, YAML (for Ray, too), flags",
@@ -54,7 +55,7 @@ HEAD = """\
 # A framework's own configuration as a scenario
 
 fleetsim reads the configuration, launch script or flags that start a job, and writes a scenario with the framework's
-own key behind each value; and a scenario back as a configuration.
+key behind each value; and a scenario back as a configuration.
 
     fleetsim examples
     fleetsim scenario from verl run.sh -o own.yaml
@@ -62,7 +63,7 @@ own key behind each value; and a scenario back as a configuration.
     fleetsim scenario from openrlhf -- --rollout.batch_size 128 --rollout.n_samples_per_prompt 8 ...
     cat rl.toml | fleetsim scenario from prime-rl - ... --json
 
-Three lists stand on stderr:
+On stderr stand:
 
 - what was **taken**, with the framework's key;
 - what was **assumed**, with the flag that says it;
@@ -114,7 +115,7 @@ Each file under `fleetsim/frameworks` begins with the commit and files that it w
     fleetsim size --preset verl-fully-async --batch 1024 --save plan.yaml
     fleetsim scenario to verl plan.yaml -o new.sh
 
-This writes the scenario in the framework's own form: engine arguments, batch, GPUs of both pools,
+This writes the scenario in the framework's form: engine arguments, batch, GPUs of both pools,
 staleness, weight sync, and how it is trained. The framework's mode that can say most of the scenario is taken. At the
 head of the file, on stderr and in `--json` stand: what cannot be told to the framework, with what it has instead; what
 the plan rests on and no configuration says; what a run needs besides (data, rewards, learning rates). In Python:
@@ -130,7 +131,7 @@ assumes it.
     fleetsim plan --gpus 64 --scenario job.yaml --to verl --config run.sh
 
 Only the settings that say something else than the scenario change, and every other byte of the file stays: comments,
-keys that fleetsim does not know, model paths. A YAML, TOML or Python file is shown as a diff, and `-o FILE` writes it
+keys that fleetsim does not know. A YAML, TOML or Python file is shown as a diff, and `-o FILE` writes it
 whole; a script stays as it is, and the words for its command's end are shown. `size`, `split`, `plan` and `replay`
 take `--to` and `--config` for the fleet that they recommend. What the framework cannot be told is listed. A value that
 another key shares by a YAML alias is refused.

@@ -22,7 +22,7 @@ DEFAULT_GPU = "H100-SXM"
 OUTPUT_CAP = "workload.output_tokens.max"
 # Text that stands for a model's name, and is none.
 _PLACEHOLDER = re.compile(
-    r"\s|[<>]|path/to/[\w.-]*(model|checkpoint)[\w.-]*\Z|path_to_\w*\Z|(\A|/)(your([_-][^/]*)?|to|(\w*_)?model_?path|path)\Z",
+    r"\s|[<>]|path/to/[\w.-]*(model|checkpoint)[\w.-]*\Z|path_to_\w*\Z|(\A|/)(your([_-][^/]*)?|to|(\w*_)?model_?path|path|sft|megatron)\Z",
     re.IGNORECASE,
 )
 # A model in the cache of huggingface_hub; and the ends of a path that say which state of a model lies there, not which.
@@ -146,7 +146,7 @@ def hardware_and_times(
         draft.assume("trainer.fixed_s", 20.0, why, measured)
         draft.comments |= dict.fromkeys((f"trainer.recipe.{name}" for name in made_by), "in these 20 seconds")
     else:
-        why = f"estimated for an update on {gpus} {gpu}, activations recomputed; a plan works it out for its own batch"
+        why = f"estimated for an update on {gpus} {gpu}; a plan works it out for its own batch and recipe"
         draft.assume("trainer.fixed_s", 0.0, "all trainer seconds are counted per token", measured)
         draft.assume("trainer.per_token_s", _short(found[0]), why, measured)
         made = {called: own, "reference log-probs": other or taught}
@@ -247,6 +247,10 @@ def ranks(draft: Draft, samples: Read[int] | None = None) -> int:
 
 
 _WORDS = re.compile(r"[a-z]\w*")
+# Modules of a layer that are computed again in no time.
+_SLIGHT = {"core_attn", "norm", "layernorm"}
+# Settings that Megatron asks for together where all of a layer is (transformer_config.py).
+_EACH_LAYER = {"method": "uniform", "num_layers": 1}
 _WIDE = {"bfloat16": "bfloat16", "bf16": "bfloat16", "float16": "float16", "fp16": "float16"}
 # Parts of a setting's text, the longer one first; GPTQ and AWQ are taken to be of 4 bits.
 _SMALL = {"mxfp4": "mxfp4", "fp4": "nvfp4", "fp8": "fp8", "int4": "int4", "awq": "int4", "gptq": "int4"}
@@ -275,16 +279,30 @@ def weights_type(draft: Draft, *keys: str) -> None:
         draft.note(str(read), "quantized weights of this type: 16-bit weights are simulated")
 
 
-def recomputed(draft: Draft, *keys: str) -> None:
-    """Whether activations are computed again, as Megatron-LM says it (megatron/training/arguments.py): all of a layer,
-    or (selective) modules of it, core attention alone where none is named: that counts for nothing here."""
-    path, read = "trainer.recipe.recompute", draft.maybe_text(*keys)
-    named = draft.settings.get(*(key.replace("granularity", "modules") for key in keys))
-    draft.could(path, True, one_of({True: {keys[0]: "full"}}), True)
-    if read is not None and read.value != "full":
-        modules = set(_WORDS.findall(str(named[1]))) - {"core_attn"} if named and read.value == "selective" else set()
+def recomputed(draft: Draft, keys: list[str], usual: str, switch: bool | None) -> None:
+    """Whether activations are computed again: all of a layer, or (selective) modules of it, core attention alone where
+    none is named (Megatron-LM, megatron/training/arguments.py). That and norms count for nothing here.
+
+    usual: the framework's own word. switch: whether the first key, which switches it, is on where nothing says so.
+    """
+    path, on = "trainer.recipe.recompute", None if switch is None else draft.flag(keys[0], default=switch)
+    keys = keys[on is not None :]
+    read = draft.maybe_text(*keys) or Read(keys[0], usual, False)
+    full = {keys[0].replace("granularity", word): value for word, value in _EACH_LAYER.items()} | {keys[0]: "full"}
+    off = {"null": None, "selective": "none"}  # ms-swift's and torchtitan's word
+    ways = {True: full} | ({False: {read.key: off[usual]}} if usual in off else {})
+    back = one_of(ways if on is None else {True: {on.key: True}, False: {on.key: False}})
+    lists = [key.replace("granularity", "modules").replace("ac.mode", "ac.targets") for key in keys]
+    named = draft.settings.get(*(key for key in lists if key not in keys))
+    modules = set(_WORDS.findall(str(named[1]))) - _SLIGHT if named and read.value == "selective" else set()
+    if on is not None and not (on.value and read.given):
+        draft.put(path, on.value, on, back=back, unless=True)
+    elif read.given and read.value == "selective":
         why = f"{read}, of {units.listed(sorted(modules), 'and')}: all" if modules else f"{read}: nothing"
+        draft.could(path, bool(modules), back)
         draft.assume(path, bool(modules), f"{why} counts as computed again", f"--set {path}={not modules}".lower())
+    else:
+        draft.put(path, read.value.lower() in ("full", "true"), read, back=back, unless=True)
 
 
 def listed(draft: Draft, key: str, what: str) -> Read[int] | None:

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from fleetsim.config.tree import put
-from fleetsim.frameworks.python_source import name_of
+from fleetsim.frameworks.python_source import name_of, table_of
 from fleetsim.frameworks.scenario_text import scalar
 from fleetsim.frameworks.settings import normal
 from fleetsim.frameworks.trl import CLASSES
@@ -141,19 +141,42 @@ def _spelled(table: Mapping[str, Any], name: str) -> str:
 
 def in_python(text: str, key: str, value: Any) -> str:
     """The text with a keyword argument of its configuration object set to a value. Raises Unchangeable."""
-    name = normal(key)
-    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and name_of(node) in CLASSES]
-    given = [word for call in calls for word in call.keywords if word.arg == name]
+    loader, _, name = normal(key).rpartition(".")
+    nodes = list(ast.walk(ast.parse(text)))
+    if table := table_of(nodes):
+        return _in_table(text, table, key.lstrip("+-"), value)
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    calls = [call for call in calls if name_of(call) in ((loader,) if loader else CLASSES)]
+    given = [word.value for call in calls for word in call.keywords if word.arg == name]
+    given = given or [call.args[0] for call in calls if loader and name == "model_name" and call.args]
     if given:
-        start, end = _span(text, given[-1].value)
+        start, end = _span(text, given[0 if loader else -1])
         return text[:start] + repr(value) + text[end:]
-    configs = [call for call in calls if call.keywords and name_of(call).endswith("Config")]
-    if not configs or "." in name:
+    configs = [call for call in calls if call.keywords and (loader or name_of(call).endswith("Config"))]
+    if not configs:
         raise Unchangeable(key)
     last = configs[0].keywords[-1]
     end = _span(text, last.value)[1]
     own_line = last.lineno != configs[0].lineno
     return f"{text[:end]},{_indent(text, last) if own_line else ' '}{name}={value!r}{text[end:]}"
+
+
+def _in_table(text: str, table: ast.Dict, key: str, value: Any) -> str:
+    """A table's text with a key of it set: where it stands, or behind the first key of the table that it belongs to."""
+    section, _, rest = key.partition(".")
+    found = [v for k, v in zip(table.keys, table.values, strict=True) if k and ast.literal_eval(k) == section]
+    if rest and found and isinstance(found[0], ast.Dict):
+        return _in_table(text, found[0], rest, value)
+    if found and not rest:
+        start, end = _span(text, found[0])
+        return text[:start] + repr(value) + text[end:]
+    if found or not table.keys or table.keys[0] is None:
+        raise Unchangeable(key)
+    for part in reversed(rest.split(".") if rest else []):
+        value = {part: value}
+    start = _span(text, table.keys[0])[0]
+    gap = _indent(text, table.keys[0]) if text[:start].endswith((" ", "\t")) else " "
+    return f"{text[:start]}{text[start]}{section}{text[start]}: {value!r},{gap}{text[start:]}"
 
 
 def _span(text: str, node: ast.expr) -> tuple[int, int]:
@@ -166,6 +189,6 @@ def _span(text: str, node: ast.expr) -> tuple[int, int]:
     return place(node.lineno, node.col_offset), place(node.end_lineno or 0, node.end_col_offset or 0)
 
 
-def _indent(text: str, word: ast.keyword) -> str:
+def _indent(text: str, word: ast.keyword | ast.expr) -> str:
     line = text.split("\n")[word.lineno - 1]
     return "\r" * line.endswith("\r") + "\n" + line[: len(line) - len(line.lstrip())]

@@ -216,8 +216,8 @@ def _flag(key: str, value: Any) -> str:
 
 
 def _switch(key: str, value: Any) -> str:
-    """`--key value`; a switch stands there or not."""
-    return "" if value is False else f"--{key}" if value is True else _flag(key, value)
+    """`--key value`; a switch stands there or not, and so does what has no value."""
+    return "" if value is False or value is None else f"--{key}" if value is True else _flag(key, value)
 
 
 # Form -> a setting as a word of a command line; nothing for a switch that is off.

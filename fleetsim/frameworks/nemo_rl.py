@@ -256,7 +256,8 @@ def _put_pools(draft: Draft, taken: Mapping[str, int]) -> None:
         if left < 1:
             rule = f"leaves no GPU to training ({nodes}, {per_node})"
             draft.refuse(rollout.key, rollout.value, rule, "give it fewer")
-        left, back = max(1, left), lambda want: _pools(want, gpus.value)
+        left, whole = max(1, left), -(-gpus.value // each.value) * each.value  # an engine that has grown has its GPUs
+        back = lambda want: _pools(want, whole)  # noqa: E731 beside the engines
         draft.put("trainer.gpus", left, nodes, per_node, rollout, why=why, back=back)
     instances = draft.divided("the number of instances", gpus, each)
     way = parts_of(gpus, each) if colocated.value else lambda want: _pools(left, want * each.value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Read, never, one_line, one_of
+from fleetsim.frameworks.reading import Read, never, one_line, one_of, switched
 from fleetsim.frameworks.tables import put_rows
 from fleetsim.records import replace
 
@@ -32,6 +32,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     if tools is not None:
         roles.workers(draft, "tools", [draft.maybe_count("pool_size")], "pool_size")
     roles.judges(draft, "llm_judge_model", "code_api_url")
+    rubrics = draft.flag("apply_evolving_rubric_reward", default=False)
+    if rubrics.value:
+        roles.judged(draft, f"{rubrics}: a model that judges by rubrics, and writes them")
     # open_instruct/data_loader.py: a pack holds the longest prompt with the longest response, or nothing starts
     pack = {"pack_length": answer.value + prompt.value}
     draft.could("workload.output_tokens.max", answer.value, lambda want: pack)
@@ -66,6 +69,11 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     split = lambda want: {parts.key: want, **({"deepspeed_stage": 3} if want > 1 else {})} if want else None  # noqa: E731
     draft.put("trainer.recipe.cp", parts.value if parts.given else None, parts, back=split, unless=None)
     put_rows(draft, "memory")
+    if draft.settings.runs("grpo.py"):  # olmo_core_utils.py, build_ac_config; grpo_fast.py always computes again
+        budget = draft.number("activation_memory_budget", default=1.0, most=1.0)
+        whole = draft.text("activation_checkpointing_mode", default="budget").value == "selected_modules"
+        again = Read(budget.key, whole or budget.value < 1, budget.given, switched(budget.key, 0.5, 1.0))
+        draft.put("trainer.recipe.recompute", again.value, again, back=again.back, unless=True)
 
 
 def _gpus(draft: Draft) -> None:

@@ -157,7 +157,8 @@ def _parted(
     inside: dict[str, Any] = {}
     words: dict[str, tuple[str, ...]] = {}
     removed = []
-    parsed = path.endswith(".py") and _PARSER.search(text) is not None  # else its flags are the script's own
+    # Else its flags are the script's own; slime's scripts have no object that holds settings.
+    parsed = path.endswith(".py") and (known.form == "dashes" or _PARSER.search(text) is not None)
     for key, value in new.items():
         prefix = next((prefix for prefix in known.beside if key.startswith(prefix)), "")
         name = key.removeprefix(prefix).removeprefix("launcher.")

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from fleetsim.config.tree import is_at
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, never, one_of, times, writes
@@ -23,6 +24,7 @@ _AGENTS = re.compile(
     r"swe|terminal|search|wordle|tool|browse|deepdive|web|wiki|game|alphabet|harbor|sandbox|agent|bash"
 )
 _OFFLOAD, _FLIGHT = "optim_cpu_offload", "orchestrator.concurrency"
+_LEVEL = ("max_async_level", "orchestrator.max_async_level")
 _HOST = "inference.kv_cache_offload.cpu.num_bytes"
 
 
@@ -71,7 +73,13 @@ def _recipe(draft: Draft) -> None:
     put_rows(draft, "context")
     if draft.text("trainer.model.ep", "model.ep", default="auto").value != "auto":
         put_rows(draft, "experts")
-    states = draft.flag(f"trainer.model.{_OFFLOAD}", f"model.{_OFFLOAD}", default=True)
+    # until 2026-06 (#2868) neither was on where nothing says it
+    old, found = draft.settings.has(*_LEVEL, "trainer_gpu_ids", "inference.parallel"), draft.settings.found
+    said = [s for key, s in found.items() for ac in ("trainer.model.ac", "model.ac") if is_at(key, ac)]
+    off = any(str(setting.value) in ("None", "null") for setting in said)
+    put_rows(draft, "older activations" if off or (old and not said) else "activations")
+    draft.settings.see("trainer.model.ac", "model.ac")
+    states = draft.flag(f"trainer.model.{_OFFLOAD}", f"model.{_OFFLOAD}", default=not old)
     path = "trainer.recipe.offload"
     for key in ("full_offload", "fsdp_cpu_offload"):
         spelled = (f"trainer.model.{key}", f"model.{key}")
@@ -202,6 +210,7 @@ def _ranks(
 def _sides(draft: Draft, per_node: Read[int], tp: Read[int], experts: Read[bool]) -> Read[int]:
     """Nodes of a replica: vLLM instances that compute prompts, and those that decode (configs/inference.py)."""
     section, nodes = "inference.deployment", []
+    _overrides(draft, f"{section}.decode_vllm_overrides", f"{section}.prefill_vllm_overrides")
     for side in ("prefill", "decode"):
         each = draft.count(f"{section}.{side}_nodes_per_replica", default=1)
         of = draft.count(f"{section}.num_{side}_replicas", default=1)
@@ -213,8 +222,25 @@ def _sides(draft: Draft, per_node: Read[int], tp: Read[int], experts: Read[bool]
     return Read(" + ".join(side.key for side in nodes), sum(side.value for side in nodes), True)
 
 
+def _overrides(draft: Draft, decode: str, prefill: str) -> None:
+    """What vLLM is handed for the engines of one side alone: `engine` has those that decode."""
+    settings, path, chunk = draft.settings, f"{SIDES}.max_num_batched_tokens", "max_num_batched_tokens"
+    usual = draft.maybe_count(f"{prefill}.{chunk}", f"inference.vllm.{chunk}")
+    draft.where_said(path, usual if settings.below(decode) or settings.below(prefill) else None, f"{prefill}.{chunk}")
+    if usual is None and settings.has(f"{decode}.{chunk}"):
+        why = "vLLM's own, of engines that compute prompts, on a GPU of 70 GiB or more"
+        draft.assume(path, 8192, why, f"-- {prefill}.{chunk} 8192")
+    for key in settings.below(decode):
+        settings.found[f"inference.vllm{key.removeprefix(decode)}"] = settings.found[key]
+        settings.see(key)
+    for key in settings.below(prefill):
+        if not key.endswith(chunk):
+            draft.note(key, "of engines that compute prompts alone: they are as those that decode here")
+            settings.see(key)
+
+
 def _admission(draft: Draft, batch: Read[int], group: Read[int], instances: int) -> None:
-    level = draft.maybe_count("max_async_level", "orchestrator.max_async_level", least=0)
+    level = draft.maybe_count(*_LEVEL, least=0)
     if level is not None:
         put_rows(draft, "level")
     else:

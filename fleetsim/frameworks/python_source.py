@@ -1,4 +1,5 @@
-"""Settings in Python's own words: the arguments of a configuration object in a script.
+"""Settings in Python's own words: the arguments of a configuration object in a script, and of what loads its model; a
+table that holds verl's sections.
 
 The script is parsed, never run. Followed: literals, names that a module-level assignment gives a literal, defaults
 of flags, sums.
@@ -18,10 +19,17 @@ from fleetsim.frameworks.settings import RunSettings, whole_number
 _MOST_CHARACTERS = 300_000
 # Arguments whose presence says something, whatever object they are.
 _OBJECTS = ("tools", "environment_factory", "rollout_func", "rollout_worker", "peft_config")
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+# A section that only verl has (Agent Lightning's scripts are such tables).
+_TABLE = "actor_rollout_ref"
+# What loads a model, and what puts adapters on it: Hugging Face's classes, and Unsloth's, by which it is known.
+_LOADERS, _UNSLOTH = ("from_pretrained", "get_peft_model"), re.compile(r"Fast\w*Model")
+_MODELS = re.compile(rf"AutoModel(For\w+)?|{_UNSLOTH.pattern}")
 
 
 def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> RunSettings:
-    """The keyword arguments of all calls of these classes. The classes' names become programs of the settings.
+    """The keyword arguments of all calls of these classes. The classes' names become programs of the settings. What the
+    first call that loads a model says stands below `from_pretrained`.
 
     where: the name of the text. Raises InputError for text that is no Python.
     """
@@ -34,10 +42,15 @@ def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> RunSe
         raise InputError([Problem(where, str(error)[:100], "is no Python script", "give the right file")]) from None
     names = dict(_known(nodes))
     settings = RunSettings()
+    if table := table_of(nodes):
+        _put_table(settings, table, "", names)
     for node in nodes:
         if not isinstance(node, ast.Call):
             continue
         called = name_of(node)
+        if called in _LOADERS and isinstance(node.func, ast.Attribute):
+            _load(settings, node, ast.unparse(node.func.value), names)
+            continue
         if called not in classes:
             settings.programs += [called] if called.endswith(("Config", "Trainer")) else []
             continue
@@ -48,9 +61,41 @@ def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> RunSe
                 known, value = True, ast.unparse(given)[:100]
             if known:
                 settings.add(key, value)
-            else:
-                settings.not_understood.append(f"line {given.lineno}: {key} is computed")
+            elif key != "model":  # the object that was loaded
+                settings.not_understood.append(f"{key} = ...: line {given.lineno}, computed")
     return settings
+
+
+def table_of(nodes: list[ast.AST]) -> ast.Dict | None:
+    """The table that holds verl's sections."""
+    tables = (node for node in nodes if isinstance(node, ast.Dict))
+    return next((t for t in tables if _TABLE in [getattr(key, "value", None) for key in t.keys]), None)
+
+
+def _put_table(settings: RunSettings, table: ast.Dict, prefix: str, names: dict[str, Any]) -> None:
+    """The keys of a table with tables in it."""
+    for key, given in zip(table.keys, table.values, strict=True):
+        if not isinstance(key, ast.Constant):
+            continue
+        name, (known, value) = f"{prefix}{key.value}", _value(given, names)
+        if isinstance(given, ast.Dict) and given.keys:
+            _put_table(settings, given, f"{name}.", names)
+        elif known:
+            settings.add(name, value)
+        else:
+            settings.not_understood.append(f"{name} = ...: line {given.lineno}, computed")
+
+
+def _load(settings: RunSettings, call: ast.Call, model: str, names: dict[str, Any]) -> None:
+    """The arguments of a call that loads a model; the first one counts."""
+    if not _MODELS.fullmatch(model):
+        return
+    settings.programs += ["unsloth"] if _UNSLOTH.fullmatch(model) else []
+    first = [("model_name", call.args[0])] if call.args and name_of(call) == "from_pretrained" else []
+    for key, given in (*first, *((word.arg, word.value) for word in call.keywords)):
+        known, value = _value(given, names)
+        if known and not settings.has(name := f"{name_of(call)}.{key}"):
+            settings.add(name, value)
 
 
 def _keywords(call: ast.Call, nodes: list[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
@@ -108,7 +153,7 @@ def _value(node: ast.expr, names: dict[str, Any]) -> tuple[bool, Any]:
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         pass
     try:
-        number = whole_number(ast.unparse(node))
+        number = whole_number(_NAME.sub(lambda name: str(names.get(name[0], name[0])), ast.unparse(node)))
     except RecursionError:
         number = None
     return number is not None, number

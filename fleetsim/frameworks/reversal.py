@@ -240,12 +240,16 @@ def _in_mode(read: _Reader, mode: Mode, wanted: Wanted) -> Settled:
 def _leaner(
     read: _Reader, values: dict[str, Any], draft: Draft, keys: list[str], enough: Callable[[Draft, Draft], bool]
 ) -> tuple[dict[str, Any], Draft]:
-    """The settings without those of these keys without which the reading is good enough, too."""
-    for key in keys:
-        fewer = {k: v for k, v in values.items() if k != key}
-        lean = read(fewer)
-        if enough(lean, draft):
-            draft, values = lean, fewer
+    """The settings without those of these keys without which the reading is good enough, too: one that another needed
+    may go once that is gone."""
+    left = 0
+    while left != len(values):
+        left = len(values)
+        for key in [key for key in keys if key in values]:
+            fewer = {k: v for k, v in values.items() if k != key}
+            lean = read(fewer)
+            if enough(lean, draft):
+                draft, values = lean, fewer
     return values, draft
 
 

@@ -62,6 +62,9 @@ def _lengths(draft: Draft) -> None:
         draft.note(f"{loop}.workflow = mas", "agents that a planner starts: a trajectory has its own turns alone")
     mark = next((key for key in (loop, "tools") if draft.settings.has(key)), "")
     roles.put_turns(draft, turns, f"{loop}.max_turns", mark)
+    judge = draft.flag(f"{loop}.use_llm_judge", default=agents in ("mas", "sa"))  # wideseek_r1.py
+    if judge.value:
+        roles.judged(draft, f"{judge}: a judge on a server of its own")
     pools = [key for key in draft.settings.below("tools") if key.endswith(".concurrency_limit")]
     roles.workers(draft, "tools", [draft.maybe_count(key) for key in pools])
     if answer is not None:

@@ -73,6 +73,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     if int4.value:
         common.imitated(draft, int4)
     backend, rank = draft.text("train_backend", default=""), draft.count("lora_rank", default=0, least=0)
+    put_rows(draft, "fsdp" if backend.value == "fsdp" else "megatron", "")
     if backend.value == "fsdp":
         draft.put("trainer.recipe.backend", "fsdp", backend, back=one_of({}))
     if rank.value:

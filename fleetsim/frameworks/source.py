@@ -17,6 +17,7 @@ from typing import Any
 from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.arguments import PROGRAM, add_arguments, entry_of, environment_of, server_of, starts_something
+from fleetsim.frameworks.python_flags import flags_of
 from fleetsim.frameworks.python_source import command_of, settings_of_python
 from fleetsim.frameworks.settings import RunSettings, requirements_of
 from fleetsim.frameworks.shell import expanded, places
@@ -91,6 +92,10 @@ def _settings(text: str, name: str, folder: Path | None, depth: int) -> RunSetti
     if ending == ".py" or _LOOKS_LIKE_PYTHON.search(text):
         settings = settings_of_python(text, CLASSES, name)
         shown = command_of(text) if settings.runs(*CLASSES) else ""
+        built, lost = flags_of(text)
+        if built:
+            settings = _of_script(built, name, folder, depth).over(settings)
+            settings.not_understood += [f"{flag} = ...: a condition decides it" for flag in dict.fromkeys(lost)]
         if shown:
             settings = _of_script(shown, name, folder, depth).over(settings)
             settings.not_understood.append("its command line: read from the command that its docstring shows")

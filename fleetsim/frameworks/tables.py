@@ -16,6 +16,7 @@ from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.frameworks import common
 from fleetsim.frameworks.draft import NEVER, Draft
 from fleetsim.frameworks.reading import Read, on_nodes, turned, worded
+from fleetsim.frameworks.settings import RunSettings, Setting, normal
 from fleetsim.records import tables_of
 
 # A YAML or TOML file; or a script with `key.path=value` words (overrides), with `--key value` where a switch stands
@@ -109,6 +110,26 @@ def put_rows(draft: Draft, block: str, *sections: str) -> dict[str, Read[Any]]:
     return found
 
 
+def rename(framework: str, settings: RunSettings, project: str, *, own: bool = False, off: str = "") -> None:
+    """Put the framework's keys in the place of a project's, with its defaults.
+
+    own: the project's go before the framework's. off: a section that is switched off.
+    """
+    told = FRAMEWORKS[framework].told
+    settings.see(*[off] if off else [])
+    pairs = [[pair.split("=") for pair in told[word][project][0].split()] for word in ("renamed", "usual")]
+    renamed, usual = ({k: v for k, v in each if not (off and k.startswith(off))} for each in pairs)
+    renamed = {theirs: ours.replace("@", "actor_rollout_ref.") for theirs, ours in renamed.items()}
+    for theirs, ours in renamed.items():
+        for key in [key for key in (theirs, *settings.below(theirs)) if key in settings.found]:
+            name, setting = normal(ours + key[len(theirs) :]), settings.found.pop(key)
+            settings.found[name] = setting if own else settings.found.get(name, setting)
+    for key, value in usual.items():
+        theirs = next((name for name in renamed if f"{key}.".startswith(f"{name}.")), "")
+        name = normal(renamed.get(theirs, "") + key[len(theirs) :])
+        settings.found.setdefault(name, Setting(key, plain_scalar(value)))
+
+
 def _read(draft: Draft, row: SettingRow, keys: list[str]) -> Read[Any]:
     """A setting, or the framework's default for it."""
     if row.kind == "count":
@@ -147,7 +168,9 @@ _SHARED: Mapping[str, Callable[[Draft, SettingRow, list[str]], None]] = {
     ),
     "engine": lambda draft, row, keys: common.engine_name(draft, _word(draft, row, keys), row.words),
     "model": lambda draft, row, keys: common.model(draft, *keys, remedy=row.why),
-    "recompute": lambda draft, row, keys: common.recomputed(draft, *keys),
+    "recompute": lambda draft, row, keys: common.recomputed(
+        draft, keys, row.default or "null", row.options.get("switch")
+    ),
     "weights": lambda draft, row, keys: common.weights_type(draft, *keys),
     "filter": lambda draft, row, keys: common.filtering(draft, draft.flag(*keys, default=bool(row.default))),
 }
@@ -195,7 +218,7 @@ def _blocks(rows: list[list[str]], shared: Mapping[str, Sequence[SettingRow]]) -
 
 
 _KINDS = {"count", "number", "flag", "nodes", "not", "words", "either", *_SHARED}
-_OPTIONS = {"least", "most", "unless", "if", "as", "else", "of", "default"}
+_OPTIONS = {"least", "most", "unless", "if", "as", "else", "of", "default", "switch"}
 
 
 def _row(path: str, rule: str, *cells: str) -> SettingRow:

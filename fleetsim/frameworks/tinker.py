@@ -98,8 +98,12 @@ def _windows(draft: Draft, n: Read[int]) -> None:
     groups = draft.count(f"{_WINDOWS}.mini_batch_size", default=64)
     every = draft.count(f"{_WINDOWS}.trigger_parameter_sync_step", default=1)
     draft.product("trainer.batch_samples", times(groups, every), n, why="groups x samples, of a window")
-    draft.put("trainer.minibatches", every.value, every, why="each is trained as soon as it is there", unless=1)
-    draft.settings.see(f"{_WINDOWS}.fwd_bwd_group_size", "data.train_batch_size")
+    each = draft.maybe_count(f"{_WINDOWS}.fwd_bwd_group_size") or groups  # unified_trainer.py, _training_loop
+    passes = draft.divided("the number of passes", groups, each)
+    parts = times(every, Read(f"{groups.key} / {each.key}", passes, each.given))
+    draft.put("trainer.minibatches", parts.value, parts, why="each is trained as soon as it is there", unless=1)
+    draft.take("sync.every_pulls", parts)
+    draft.settings.see("data.train_batch_size")
 
 
 def _order(draft: Draft, samples: Read[int], batch: Read[int]) -> None:

@@ -13,10 +13,14 @@ from typing import Any
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import NEVER, Draft
 from fleetsim.frameworks.reading import Read, above_0, one_of, times, writes
-from fleetsim.frameworks.sides import vllm_drafts
-from fleetsim.frameworks.tables import put_rows
+from fleetsim.frameworks.sides import adapter, vllm_drafts
+from fleetsim.frameworks.tables import put_rows, rename
 
 CLASSES = ("GRPOConfig", "AsyncGRPOConfig", "GRPOTrainer", "AsyncGRPOTrainer")
+# Unsloth's own samples on a device and accumulated steps; what loads weights of more than four bits.
+_UNSLOTHS = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
+_LOADED, _WIDER = "from_pretrained", ("load_in_16bit", "load_in_8bit", "full_finetuning")
+_GENERATIONS = ("steps_per_generation", "generation_batch_size")
 _ASYNC_KEYS = ("max_staleness", "weight_sync_steps", "queue_maxsize", "max_inflight_tasks")
 
 # huggingface/trl pull request 6765: from this version on `trl vllm-serve` starts vLLM's own server. Until then it held
@@ -28,6 +32,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from TRL's configuration."""
     is_async = draft.settings.runs("AsyncGRPO", "async_grpo") or draft.settings.has(*_ASYNC_KEYS)
     draft.mode, draft.preset = ("AsyncGRPOTrainer", "trl-async-grpo") if is_async else ("GRPOTrainer", "trl-grpo")
+    unsloth = draft.settings.runs("unsloth")
+    if unsloth:
+        rename("trl", draft.settings, "Unsloth")
     put_rows(draft, "model")
     n = draft.take("workload.group_size", draft.count("num_generations", default=8, least=1 if is_async else 2))
     answer = draft.count("max_completion_length", default=2048 if is_async else 512)
@@ -39,7 +46,8 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     roles.put_turns(draft, turns, "", found and f"{found}=")
     peft, on = draft.maybe_text("peft_config"), draft.flag("use_peft", default=False)
     asked = peft is None or "get_peft_config" in peft.value  # which makes none without the flag
-    roles.adapters(draft, on if asked else Read("peft_config", True, True))
+    rank = draft.count("get_peft_model.r", default=16 if draft.settings.has("get_peft_model") else 0, least=0)
+    roles.adapters(draft, rank if rank.value else on if asked else Read("peft_config", True, True))
     roles.judges(draft, "reward_model_name_or_path")
     processes = draft.maybe_count("num_processes", "launcher.num_processes")
     if processes is None:
@@ -49,10 +57,13 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     if processes is None:
         draft.could("trainer.gpus", None, writes("num_processes"))
         why = "the number of processes is the launcher's, not in this configuration"
-        draft.assume("trainer.gpus", 8, why, "-- --num_processes 8, as the launcher is told")
-        processes = Read("num_processes", 8, False)
+        processes = Read("num_processes", 1 if unsloth else 8, False)
+        remedy = f"-- --num_processes {processes.value}, as the launcher is told"
+        draft.assume("trainer.gpus", processes.value, why + "; Unsloth's is one" * unsloth, remedy)
     else:
         draft.take("trainer.gpus", processes, why="one GPU per process")
+    if unsloth:
+        _of_unsloth(draft, processes, n, rank)
     samples, step = put_samples(draft, processes, n)
     if is_async:
         _async(draft, samples)
@@ -74,6 +85,23 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         common.hardware_and_times(draft, speed, old, above_0(beta, 0.001))
         put_rows(draft, "epochs")
     put_rows(draft, "memory")
+
+
+def _of_unsloth(draft: Draft, processes: Read[int], n: Read[int], rank: Read[int]) -> None:
+    """unsloth/models/rl.py: a device's samples are a group where a step has no whole ones. loader.py: weights have four
+    bits unless it is told otherwise; vLLM, where it generates, has them as well, and the adapter beside them."""
+    each, steps = (draft.count(key, default=usual) for key, usual in _UNSLOTHS.items())
+    if each.value * steps.value * processes.value % n.value and not draft.settings.has(*_GENERATIONS):
+        draft.settings.add(each.key, n.value)
+    fp8 = draft.maybe_text(f"{_LOADED}.load_in_fp8")  # or the size of its blocks
+    others = [fp8 is not None and fp8.value.lower() != "false"]
+    others += [draft.flag(f"{_LOADED}.{key}", default=False).value for key in _WIDER]
+    four = draft.flag(f"{_LOADED}.load_in_4bit", default=not any(others))
+    if small := fp8 if others[0] else four if four.value else None:
+        draft.put("engine.dtype", "fp8" if others[0] else "int4", small)
+        draft.note(str(small), "the trainer's frozen weights are counted in 16 bits")
+    if draft.flag("use_vllm", default=False).value:
+        adapter(draft, rank)
 
 
 def put_samples(

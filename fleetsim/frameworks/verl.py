@@ -20,6 +20,13 @@ ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
 ENGINE = f"{ROLLOUT}.engine_kwargs.vllm"
 # A group of the trainer's defaults goes before the actor's own word.
 _ENGINE_KEYS = ("model_engine", f"{ACTOR}.model_engine", f"{ACTOR}.strategy", f"{ACTOR}.fsdp_config.strategy")
+# Whose environments or agents ask for what they want (verl-recipe, atropos; microsoft/agent-lightning at c632d8dd).
+_AGENTS = {"atropos": "environments", "agentlightning": "agents of the user's own"}
+# What reads samples beside the actor in projects on verl (RL-Factory; rLLM).
+_JUDGES = {
+    "reward_rollout.if_use_reward_rollout": "a reward model's engines on the rollout's GPUs",
+    "rllm.distill.enable": "a teacher on a server of its own",
+}
 # GPUs of a teacher's or reward model's engine are these together.
 _RANKS = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size")
 TRANSPORTS = {
@@ -98,8 +105,8 @@ def _put_turns(draft: Draft) -> None:
     agent = str(tools or on) if on.value else str(loop) if loop is not None and "single_turn" not in loop.value else ""
     if not agent and verl_forks.is_agent_flow(draft.settings):
         agent = "rLLM: an agent of the user's own"
-    if draft.settings.has("atropos"):  # recipe/atropos: its environments ask for what they want
-        agent = agent or "atropos: environments"
+    for key, who in _AGENTS.items():
+        agent = agent or (f"{key}: {who}" if draft.settings.has(key) else "")
     turns = roles.fewest(*caps) if agent else None
     roles.put_turns(draft, turns, f"{section}.max_assistant_turns", agent)
 
@@ -162,8 +169,12 @@ def _turns(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     else:
         draft.parted("fleet.instances", gpus, per_instance)
         put_rows(draft, "shared GPUs")
-    _rollout_batch(draft, n)
+    batch = _rollout_batch(draft, n)
     put_rows(draft, draft.mode)
+    if draft.flag("agentlightning.async_rollout.enabled", default=False).value:
+        put_rows(draft, "agentlightning")
+        key = "agentlightning.async_rollout.async_train_batch_size"
+        common.oversampled(draft, draft.maybe_count(key), batch, key)
     if "partial" in draft.mode:
         draft.settings.see("async_training.partial_rollout")
 
@@ -283,6 +294,10 @@ def _put_roles(draft: Draft) -> None:
             models = (f"{reward}.model_path", f"{reward}.model.path")
             by = roles.served(draft, models, [f"{reward}.rollout.{key}" for key in _RANKS], 2)
             roles.judged(draft, f"{reward}.enable: a reward model", gpus, by)
+    for switch, who in _JUDGES.items():
+        if draft.flag(switch, default=False).value:
+            roles.judged(draft, f"{switch}: {who}")
+        settings.see(switch.rpartition(".")[0])
     # reward.num_workers bounds no calls: each worker scores all its samples at once (verl/experimental/reward_loop).
     sandbox = "reward.sandbox_fusion"
     apart = settings.has(f"{sandbox}.url", "reward_model.sandbox_fusion.url")
@@ -308,17 +323,21 @@ def _put_teachers(draft: Draft, gpus: int) -> None:
 def _put_recipe(draft: Draft) -> None:
     """The update: verl/workers/config/engine.py, FSDPEngineConfig and McoreEngineConfig."""
     put_rows(draft, "trainer")
-    named = draft.maybe_text("config_name")  # ppo_megatron_trainer.yaml says its strategy itself
-    if "trainer.recipe.backend" not in draft.values and named is not None and "megatron" in named.value:
-        draft.put("trainer.recipe.backend", "megatron", named)
+    named = [
+        draft.text("config_name", default=""),
+        *(Read("defaults", parent, True) for parent in draft.settings.parents),
+    ]
+    named = [read for read in named if "megatron" in read.value]  # ppo_megatron_trainer.yaml says its strategy itself
+    if named and "trainer.recipe.backend" not in draft.values:
+        draft.put("trainer.recipe.backend", "megatron", named[0])
     megatron = draft.values.get("trainer.recipe.backend") == "megatron"
     own = draft.text(*_ENGINE_KEYS, default="").value
     own = own if own in ("veomni", "torchtitan", "automodel") else "fsdp_config"
     engine = f"{ACTOR}.{'megatron' if megatron else own}"
     put_rows(draft, "epochs")
     put_rows(draft, "megatron" if megatron else "fsdp", f"{engine}.")
-    if own in ("torchtitan", "automodel") and not megatron:
-        put_rows(draft, "ranks", f"{engine}.")
+    for block in () if megatron else ("ranks", own) if own in ("torchtitan", "automodel") else ("layers",):
+        put_rows(draft, block, f"{engine}.")
     host = (f"{ACTOR}.optim.override_optimizer_config.optimizer_cpu_offload", f"{engine}.offload_policy")
     on_host = any(draft.flag(key, default=False).value for key in host)
     put_rows(draft, "optimizer on the host" if on_host else "offload", f"{engine}.")

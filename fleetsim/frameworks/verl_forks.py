@@ -13,12 +13,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.json import decode
 
-from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.frameworks import roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read
-from fleetsim.frameworks.settings import RunSettings, Setting, normal
-from fleetsim.frameworks.tables import FRAMEWORKS
+from fleetsim.frameworks.settings import RunSettings, Setting
+from fleetsim.frameworks.tables import FRAMEWORKS, rename
 
 
 class Project(Struct, frozen=True):
@@ -62,32 +61,16 @@ def with_verl_names(settings: RunSettings) -> bool:
     """Let verl's keys lead to the settings of EasyR1 and rLLM, which keep their own names on the way back; whether it
     is EasyR1."""
     if is_agent_flow(settings) and settings.has("rllm/backend"):
-        _rename(settings, "rLLM", off="" if _is_on(settings.get(f"{_ITS_ASYNC}.enable")) else _ITS_ASYNC)
+        off = "" if _is_on(settings.get(f"{_ITS_ASYNC}.enable")) else _ITS_ASYNC
+        rename("verl", settings, "rLLM", own=True, off=off)
     easy = settings.has("worker.actor", "worker.rollout")
     if easy:
-        _rename(settings, "EasyR1")
+        rename("verl", settings, "EasyR1")
         # Its penalty (verl/trainer/config.py), unless it is switched off, stands in the loss or in the reward.
         kept = Setting("algorithm.use_kl_loss", not _is_on(settings.get("algorithm.disable_kl")))
         settings.found.setdefault("actor_rollout_ref.actor.use_kl_loss", kept)
         settings.see("algorithm.use_kl_loss", "worker.ref", "worker.reward")
     return easy
-
-
-def _rename(settings: RunSettings, project: str, off: str = "") -> None:
-    """Put verl's keys in the place of a project's, with its defaults. off: a section that is switched off."""
-    own, told = project == "rLLM", FRAMEWORKS["verl"].told
-    settings.see(*[off] if off else [])
-    pairs = [[pair.split("=") for pair in told[word][project][0].split()] for word in ("renamed", "usual")]
-    renamed, usual = ({k: v for k, v in each if not (off and k.startswith(off))} for each in pairs)
-    renamed = {theirs: ours.replace("@", "actor_rollout_ref.") for theirs, ours in renamed.items()}
-    for theirs, ours in renamed.items():
-        for key in [key for key in (theirs, *settings.below(theirs)) if key in settings.found]:
-            name, setting = normal(ours + key[len(theirs) :]), settings.found.pop(key)
-            settings.found[name] = setting if own else settings.found.get(name, setting)
-    for key, value in usual.items():
-        theirs = next((name for name in renamed if f"{key}.".startswith(f"{name}.")), "")
-        name = normal(renamed.get(theirs, "") + key[len(theirs) :])
-        settings.found.setdefault(name, Setting(key, plain_scalar(value)))
 
 
 def project_of(settings: RunSettings) -> Project | None:

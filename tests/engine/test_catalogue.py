@@ -91,6 +91,7 @@ def test_a_name_is_what_its_config_says(name: str) -> None:
         ("nvidia/DeepSeek-R1-NVFP4", "deepseek-ai/DeepSeek-V3", 163840, "nvfp4"),
         ("moonshotai/Kimi-K2-Thinking", "moonshotai/Kimi-K2.5", 262144, "int4g32"),
         ("Qwen/Qwen3-32B-AWQ", "Qwen/Qwen3-32B", 40960, "int4"),
+        ("casperhansen/Qwen3.6-35B-A3B-INT4-RTN", "Qwen/Qwen3.5-35B-A3B", 262144, "int4"),
         ("RedHatAI/Llama-3.3-70B-Instruct-quantized.w4a16", "meta-llama/Llama-3.1-70B", 131072, "int4"),
         ("google/gemma-3-12b-it", "google/gemma-3-12b-pt", 131072, "bfloat16"),
         ("openai/gpt-oss-120b", "openai/gpt-oss-120b", 131072, "mxfp4"),

@@ -236,7 +236,7 @@ def test_python_keywords() -> None:
     settings = parsed_source(text, "train.py")
     assert (value(settings, "num_generations"), value(settings, "beta"), value(settings, "x")) == (4, -0.5, None)
     assert settings.programs == ["GRPOConfig", "train.py"]
-    assert settings.not_understood == ["line 3: x is computed"]
+    assert settings.not_understood == ["x = ...: line 3, computed"]
 
 
 def test_keywords_of_a_mapping_that_is_made_before() -> None:
@@ -244,7 +244,7 @@ def test_keywords_of_a_mapping_that_is_made_before() -> None:
     made = "k: dict = dict(num_generations=2, beta=f())\nif x:\n    k['vllm_mode'] = 'server'\n"
     settings = parsed_source(f"{made}GRPOConfig(**k)", "train.py")
     assert (value(settings, "num_generations"), value(settings, "vllm_mode")) == (2, None)
-    assert settings.not_understood == ["line 1: beta is computed", "line 3: vllm_mode is computed"]
+    assert settings.not_understood == ["beta = ...: line 1, computed", "vllm_mode = ...: line 3, computed"]
 
 
 def test_files_that_a_configuration_names(tmp_path: Path) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import yaml
 
+from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.frameworks.convert import scenario_from
+from fleetsim.frameworks.export import scenario_to
+from fleetsim.frameworks.patch import patch_of
 from fleetsim.frameworks.source import parsed_source
+from fleetsim.job.nameplate import limits_of
 
 NEMO = """\
 policy: {{model_name: Qwen/Qwen2.5-7B, train_global_batch_size: 32}}
@@ -44,7 +50,7 @@ RLLM = "python train.py rllm/backend=verl actor_rollout_ref.model.path=Qwen/Qwen
 
 
 def read(framework: str, text: str) -> Scenario:
-    name = "c.yaml" if framework in ("nemo-rl", "areal", "roll") else "c.sh"
+    name = {"nemo-rl": "c.yaml", "areal": "c.yaml", "roll": "c.yaml", "prime-rl": "c.toml"}.get(framework, "c.sh")
     return scenario_from(framework, parsed_source(text, name), name).scenario
 
 
@@ -120,14 +126,15 @@ def test_rolls_sequences_are_split_by_ulysses() -> None:
     ("strategy", "where", "value", "again"),
     [
         ("megatron_train", "strategy_args: {strategy_config: {recompute_granularity", "full", True),
+        ("megatron_train", "strategy_args: {strategy_config: {moe_layer_recompute", "true", True),
         ("fsdp2_train", "model_args: {disable_gradient_checkpointing", "true", False),
         ("deepspeed_train", "model_args: {disable_gradient_checkpointing", "true", False),
         (
             "megatron_train",
             "model_args: {disable_gradient_checkpointing",
             "true",
-            True,
-        ),  # it is no switch of Megatron's
+            False,
+        ),  # it is no switch of Megatron's, which computes nothing again by itself
     ],
 )
 def test_rolls_activations(strategy: str, where: str, value: str, again: bool) -> None:
@@ -154,7 +161,96 @@ def test_megatrons_activations(said: str, again: bool) -> None:
     """ms-swift, like Megatron-LM: selective is core attention alone; that it counts for nothing is assumed."""
     job = read("ms-swift", f"{SWIFT.replace('swift rlhf', 'megatron rlhf')} --recompute_granularity {said}")
     assert job.trainer.recipe.recompute == again
-    assert ("trainer.recipe.recompute" in job.assumed) == (not again)
+    assert ("trainer.recipe.recompute" in job.assumed) == (said == "selective")
+
+
+VERL = "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen3-8B "
+MEGATRON = "actor_rollout_ref.actor.megatron.override_transformer_config.recompute"
+OPENRLHF = "python3 -m openrlhf.cli.train_ppo_ray --actor.model_name_or_path Qwen/Qwen3-8B --vllm.num_engines 8 "
+nemo_megatron = lambda more: NEMO.format("", "false").replace(  # noqa: E731 a text with a section more
+    "batch_size: 32", f"batch_size: 32, megatron_cfg: {{enabled: true{more}}}"
+)
+PRIME = "[orchestrator]\nbatch_size = 64\n[model]\nname = 'Qwen/Qwen3-8B'\n"
+
+
+@pytest.mark.parametrize(
+    ("framework", "text", "again"),
+    [
+        ("verl", VERL, True),
+        ("verl", f"{VERL} actor_rollout_ref.model.enable_gradient_checkpointing=False", False),
+        ("verl", f"{VERL} model_engine=megatron", False),
+        # its switch is none of Megatron's
+        ("verl", f"{VERL} model_engine=megatron actor_rollout_ref.model.enable_gradient_checkpointing=True", False),
+        ("verl", f"{VERL} model_engine=megatron +{MEGATRON}_granularity=full", True),
+        ("verl", f"{VERL} model_engine=automodel", False),
+        ("verl", f"{VERL} model_engine=torchtitan", False),
+        ("verl", f"{VERL} model_engine=torchtitan "
+         "actor_rollout_ref.actor.torchtitan.activation_checkpoint=selective", False),
+        ("openrlhf", OPENRLHF, False),
+        ("openrlhf", f"{OPENRLHF} --actor.gradient_checkpointing_enable", True),
+        ("open-instruct", OPEN, True),  # grpo_fast.py asks nobody
+        ("open-instruct", f"{OPEN.replace('grpo_fast', 'grpo')}", False),
+        ("open-instruct", f"{OPEN.replace('grpo_fast', 'grpo')} --activation_memory_budget 0.5", True),
+        ("trl", TRL, True),
+        ("areal", AREAL.format(""), False),
+        ("areal", AREAL.format("gradient_checkpointing: true"), True),
+        ("areal", AREAL.replace("fsdp", "megatron").format(
+            "gradient_checkpointing: true, megatron: {recompute_granularity: selective}"), False),
+        ("nemo-rl", NEMO.format("", "false"), False),
+        ("nemo-rl", nemo_megatron(""), False),
+        ("nemo-rl", nemo_megatron(", activation_checkpointing: true"), True),
+        ("nemo-rl", nemo_megatron(
+            ", activation_checkpointing: true, recompute_granularity: selective"), False),
+        ("roll", ROLL.format(**USUAL), False),
+        ("roll", ROLL.format(**{**USUAL, "strategy": "fsdp2_train"}), True),
+        ("slime", SLIME, False),
+        ("slime", f"{SLIME} --recompute-granularity full", True),
+        ("slime", f"{SLIME} --train-backend fsdp", False),  # Miles
+        ("slime", f"{SLIME} --train-backend fsdp --gradient-checkpointing", True),
+        ("ms-swift", SWIFT, True),
+        ("ms-swift", SWIFT.replace("swift rlhf", "megatron rlhf"), False),
+        ("skyrl", SKYRL, True),
+        ("skyrl", f"{SKYRL} trainer.strategy=megatron", True),
+        ("skyrl", f"{SKYRL} trainer.strategy=megatron trainer.gradient_checkpointing=false", False),
+        ("prime-rl", PRIME, True),
+        ("prime-rl", f"{PRIME}[trainer.model.ac]\nmode = 'selective'\n", False),  # of norms
+        ("prime-rl", f"{PRIME}[trainer.model.ac]\nmode = 'selective'\ntargets = ['norm', 'routed_experts']\n", True),
+        ("prime-rl", f"max_async_level = 1\n{PRIME}", False),  # before 2026-06
+        ("prime-rl", f"max_async_level = 1\n{PRIME}[trainer.model.ac]\n", True),
+    ],
+)  # fmt: skip
+def test_activations_are_computed_again_where_the_framework_itself_does(framework: str, text: str, again: bool) -> None:
+    assert read(framework, text).trainer.recipe.recompute == again
+
+
+@pytest.mark.parametrize(
+    ("framework", "text", "words", "removed"),
+    [
+        ("slime", f"{SLIME} --recompute-granularity full", [], ["--recompute-granularity"]),
+        ("ms-swift", f"{SWIFT.replace('swift rlhf', 'megatron rlhf')} --recompute_granularity full",
+         ["--recompute_granularity none"], []),
+        ("verl", f"{VERL} model_engine=megatron +{MEGATRON}_granularity=full", [f"{MEGATRON}_granularity=null"], []),
+    ],
+)  # fmt: skip
+def test_activations_are_kept_where_they_were_computed_again(
+    framework: str, text: str, words: list[str], removed: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "run.sh"
+    file.write_text(text)
+    kept = with_changes(read(framework, text), {"trainer.recipe.recompute": False})
+    patch = patch_of(framework, kept, limits_of, str(file))
+    assert ([word for words in patch.words.values() for word in words], list(patch.removed)) == (words, removed)
+
+
+@pytest.mark.parametrize("framework", ["slime", "verl"])
+def test_a_framework_that_computes_nothing_again_is_told_to(framework: str) -> None:
+    """Megatron asks for three settings (transformer_config.py)."""
+    job = read("slime", f"{SLIME} --recompute-granularity full")
+    job = with_changes(job, {"trainer.recipe.backend": "megatron"})
+    written = scenario_to(framework, job, limits_of).settings
+    assert {key.rpartition("recompute_")[2] for key in written if "recompute_" in key} == {
+        "granularity", "method", "num_layers"
+    }  # fmt: skip
 
 
 def test_skyrls_imitated_int4_is_said() -> None:

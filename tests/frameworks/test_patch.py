@@ -357,9 +357,35 @@ def test_one_update_a_step_stays_one(tmp_path: Path) -> None:
     assert again.trainer.recipe.optimizer_steps == wanted.trainer.recipe.optimizer_steps == 1
 
 
+NEMO = """\
+policy:
+  model_name: Qwen/Qwen2.5-1.5B
+  max_total_sequence_length: 512
+  generation:
+    max_new_tokens: ${policy.max_total_sequence_length}
+    vllm_cfg: {tensor_parallel_size: 1}
+    colocated: {enabled: false, resources: {gpus_per_node: 1, num_nodes: null}}
+data: {max_input_seq_length: 512}
+grpo: {num_prompts_per_step: 8, num_generations_per_prompt: 4}
+cluster: {gpus_per_node: 2, num_nodes: 1}
+"""
+
+
+def test_engines_that_grow_get_their_gpus_on_the_node(tmp_path: Path) -> None:
+    """tests/functional/grpo_automodel_lora_async.sh: the engine had one GPU of two, and needs two; a pointer stays."""
+    path = tmp_path / "nemo_rl.yaml"
+    path.write_text(NEMO)
+    patch = patched(path, with_changes(read(path), {"engine.tp": 2}))
+    assert patch.text == (
+        NEMO.replace("tensor_parallel_size: 1", "tensor_parallel_size: 2")
+        .replace("{gpus_per_node: 1", "{gpus_per_node: 2")
+        .replace("cluster: {gpus_per_node: 2", "cluster: {gpus_per_node: 3")
+    )
+
+
 def test_a_layout_that_is_left_open_is_the_users(tmp_path: Path) -> None:
     path = tmp_path / "verl.sh"
     path.write_text(MEGATRON)
     patch = patched(path, load_scenario("presets/verl-sync"))
     assert not [left.path for left in patch.left_out if left.path.startswith("trainer.recipe")]
-    assert not any("megatron" in change.key for change in patch.changes)
+    assert not any("megatron" in change.key and "parallel" in change.key for change in patch.changes)

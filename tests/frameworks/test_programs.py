@@ -65,6 +65,16 @@ def test_hydras_program_names_it_above_its_function(tmp_path: Path, module: str)
     assert (job.workload.group_size, job.trainer.batch_samples, job.engine.name) == (6, 8 * 6, "sglang")
 
 
+def test_a_parent_that_is_not_found_says_by_its_name_who_trains(tmp_path: Path) -> None:
+    """recipe/dapo/dapo_transfer_queue: its trainer builds on verl's ppo_megatron_trainer, which says the strategy."""
+    main = '@hydra.main(config_path="config", config_name="mine_trainer", version_base=None)\n'
+    parents = f"defaults: [ppo_megatron_trainer, _self_]\n{RECIPE}"
+    put(tmp_path, **{"mine__main_mine.py": main, "mine__config__mine_trainer.yaml": parents})
+    rank = "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=4 trainer.n_gpus_per_node=8"
+    job = read("verl", tmp_path / "mine" / "run.sh", f"python3 -m mine.main_mine {rank}").scenario
+    assert (job.trainer.recipe.backend, job.trainer.recipe.tp) == ("megatron", 4)
+
+
 def test_verls_own_defaults_are_its_readers(tmp_path: Path) -> None:
     main = '@hydra.main(config_path="config", config_name="ppo_trainer", version_base=None)\n'
     put(tmp_path, **{"verl__trainer__main_ppo.py": main, "verl__trainer__config__ppo_trainer.yaml": RECIPE})

@@ -376,7 +376,9 @@ def test_a_refusal_says_what_the_file_is(framework: str, text: str, name: str, w
     assert what in str(problem.value)
 
 
-@pytest.mark.parametrize("name", ["Follow the guide at x/deepseek.md", "/path/to/model", "<your model>"])
+@pytest.mark.parametrize(
+    "name", ["Follow the guide at x/deepseek.md", "/path/to/model", "<your model>", "./models/sft/global_step_105"]
+)
 def test_a_placeholder_is_no_model(name: str) -> None:
     text = NEMO.format("", "", "").replace("Qwen/Qwen2.5-7B", name)
     with pytest.raises(InputError, match="names no model: a placeholder"):
@@ -434,3 +436,23 @@ def test_several_reward_models_of_ms_swift_are_all_named() -> None:
     found = scenario_from("ms-swift", parsed_source(words, "c.sh"), "c.sh")
     (named,) = [one for one in found.assumed if one.path == REWARD]
     assert all(model in named.why for model in ("Qwen/A", "org/B"))
+
+
+@pytest.mark.parametrize(
+    ("framework", "text", "name", "who"),
+    [
+        # scripts/train/dr-tulu/dr_tulu_qwen35.sh
+        ("open-instruct", "python grpo_fast.py --model_name_or_path q/q --apply_evolving_rubric_reward true", "c.sh",
+         "apply_evolving_rubric_reward"),
+        # rlinf/agents/wideseek_r1/wideseek_r1.py: on unless it is switched off
+        ("rlinf", f"{RLINF}agentloop: {{workflow: sa, max_sa_turns: 4}}\n", "c.yaml", "agentloop.use_llm_judge"),
+        ("rlinf", f"{RLINF}agentloop: {{workflow: sa, max_sa_turns: 4, use_llm_judge: false}}\n", "c.yaml", ""),
+        ("rlinf", f"{RLINF}agentloop: {{max_turns: 4}}\n", "c.yaml", ""),
+        ("verl", f"{VERL}reward_rollout.if_use_reward_rollout=True", "c.sh", "reward_rollout"),  # RL-Factory
+        ("verl", f"{VERL}reward_rollout.if_use_reward_rollout=False", "c.sh", ""),
+        ("verl", f"{VERL}rllm.distill.enable=True", "c.sh", "rllm.distill"),
+    ],
+)  # fmt: skip
+def test_a_judge_of_an_agents_own_is_named(framework: str, text: str, name: str, who: str) -> None:
+    found = [one.why for one in read(framework, text, name).assumed if one.path == REWARD]
+    assert [who in why for why in found] == [True] * bool(who)

@@ -12,7 +12,7 @@ from fleetsim.config.tree import field_at
 from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import Imported, scenario_from
 from fleetsim.frameworks.export import scenario_to
-from fleetsim.frameworks.source import read_source
+from fleetsim.frameworks.source import parsed_source, read_source
 from fleetsim.job.nameplate import limits_of
 
 DATA = Path(__file__).parent / "data"
@@ -92,3 +92,36 @@ def test_what_a_framework_has_no_word_for_is_listed(framework: str) -> None:
     scenario = with_changes(load_scenario("presets/verl-fully-async"), changes)
     left = {each.path for each in scenario_to(framework, scenario, limits_of).left_out}
     assert {"engine.disaggregation.prefill", "engine.lora.rank"} <= left
+
+
+PRIME = """[model]
+name = "zai-org/GLM-5.1-FP8"
+[orchestrator]
+batch_size = 256
+[deployment]
+type = "multi_node"
+num_train_nodes = 2
+[inference.deployment]
+type = "disaggregated"
+[inference.deployment.decode_vllm_overrides]
+max_num_batched_tokens = 96
+max_num_seqs = 48
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "prefill"),
+    [
+        ("", 8192),  # vLLM's own
+        ("[inference.vllm]\nmax_num_batched_tokens = 4096\n", 4096),
+        ("[inference.deployment.prefill_vllm_overrides]\nmax_num_batched_tokens = 16384\nenable_dbo = true\n", 16384),
+    ],
+)
+def test_vllms_options_of_one_side_are_that_sides(more: str, prefill: int) -> None:
+    """examples/advanced/glm-5.2/swe-llmd.toml: decode engines take few tokens an iteration, prefill engines many."""
+    read = scenario_from("prime-rl", parsed_source(PRIME + more, "rl.toml"))
+    engine = read.scenario.engine
+    assert (engine.max_num_seqs, engine.max_num_batched_tokens) == (48, 96)
+    assert engine.disaggregation is not None
+    assert engine.disaggregation.max_num_batched_tokens == prefill
+    assert any("enable_dbo" in note.setting for note in read.not_modelled) == ("enable_dbo" in more)

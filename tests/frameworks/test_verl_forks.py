@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from fleetsim.config.load import with_changes
 from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import Imported, scenario_from
+from fleetsim.frameworks.patch import patch_of
 from fleetsim.frameworks.source import parsed_source, read_source, settings_of_words
+from fleetsim.job.nameplate import limits_of
 
 VERL = (
     "actor_rollout_ref.model.path=Qwen/Qwen2.5-3B data.train_batch_size=64 data.max_response_length=100 "
@@ -195,6 +198,62 @@ def test_rllms_asynchronous_training_on_tinker_is_its_own(partial: str, way: str
     )
     assert (scenario.admission.law, scenario.admission.staleness_threshold) == ("per_sync_window", 0.5)
     assert (scenario.sync.in_flight, scenario.fleet.max_in_flight_samples) == (way, 100)
+
+
+@pytest.mark.parametrize(("groups", "passes"), [(8, 4), (32, 1)])
+def test_rllm_trains_a_part_of_its_batch_as_soon_as_that_is_there(groups: int, passes: int) -> None:
+    """rllm/trainer/unified_trainer.py, _training_loop: weights go out after so many passes."""
+    its = "rllm.async_training"
+    words = f"rllm/backend=tinker model.name=Qwen/Qwen3-8B training.group_size=8 {its}.enable=true"
+    words += f" {its}.mini_batch_size=32 {its}.fwd_bwd_group_size={groups} data.max_response_length=2048"
+    scenario = scenario_from("tinker", settings_of_words(["python", "train.py", *words.split()])).scenario
+    assert (scenario.trainer.batch_samples, scenario.trainer.minibatches, scenario.sync.every_pulls) == (
+        256,
+        passes,
+        passes,
+    )
+
+
+@pytest.mark.parametrize(("value", "said"), [("0.9", True), ("1.0", False)])
+def test_ragens_filter_that_drops_groups_is_told(value: str, said: bool) -> None:
+    """config/base.yaml: of the groups' scores a part is kept, and nothing is generated in their place."""
+    words = f"es_manager.train.env_groups=8 actor_rollout_ref.rollout.rollout_filter_value={value}"
+    assert any("makes a batch smaller" in note.why for note in read(words).not_modelled) == said
+
+
+LIGHTNING = """\
+def config():
+    return {
+        "data": {"train_batch_size": 32, "max_response_length": 1024},
+        "actor_rollout_ref": {
+            "rollout": {"n": 4, "tensor_model_parallel_size": 2},  # of a group
+            "actor": {"megatron": {"template": find()}, "ppo_mini_batch_size": 16},
+            "model": {"path": "Qwen/Qwen2.5-7B-Instruct"},
+        },
+        "trainer": {"n_gpus_per_node": 8},
+        "agentlightning": {"async_rollout": {"enabled": True, "async_train_batch_size": 48}},
+    }
+"""
+
+
+def test_agent_lightnings_table_is_verls(tmp_path: Path) -> None:
+    """microsoft/agent-lightning at c632d8dd, examples/science_world: what is beyond the batch goes on later."""
+    file = tmp_path / "train.py"
+    file.write_text(LIGHTNING)
+    read = scenario_from("verl", read_source(str(file)))
+    job = read.scenario
+    assert (job.engine.model, job.engine.tp, job.trainer.gpus) == ("Qwen/Qwen2.5-7B-Instruct", 2, 8)
+    assert (job.trainer.batch_samples, job.trainer.recipe.optimizer_steps) == (128, 2)
+    assert (job.buffer.oversampling, job.buffer.leftover, job.buffer.batch_rule) == (
+        1.5,
+        "carry_over",
+        "first_finished",
+    )
+    assert "workload.turns.count" in job.assumed  # an agent, of which no setting says the turns
+    assert read.not_understood == ("actor_rollout_ref.actor.megatron.template = ...: line 6, computed",)
+    wanted = {"workload.group_size": 8, "trainer.batch_samples": 256, "engine.max_num_seqs": 64}
+    patch = patch_of("verl", with_changes(job, wanted), limits_of, str(file))
+    assert patch.text == LIGHTNING.replace('{"n": 4,', '{"max_num_seqs": 64, "n": 8,')
 
 
 @pytest.mark.parametrize("mode", ["sglang:d4p1t2+d2t4", "sglang.d4p1t2+d2t4", "sglang.d4p1m2+d2p1m4"])

@@ -119,7 +119,7 @@ _STORED = {
     "-fp8": "fp8", "-fp8-static-pertensor": "fp8", "-fp8-modelopt": "fp8", "-fp8-dynamic": "fp8",
     "-fp8-block": "fp8", "-bf16": "bfloat16", "-nvfp4": "nvfp4", "-fp4": "nvfp4",
     "-mxfp4": "mxfp4", "-awq": "int4", "-gptq": "int4", "-gptq-int4": "int4", "-int4": "int4", "-w4a16": "int4",
-    "-quantized.w4a16": "int4",
+    "-quantized.w4a16": "int4", "-int4-rtn": "int4", "-bnb-4bit": "int4", "-unsloth-bnb-4bit": "int4",
 }  # fmt: skip
 # A name with a word like these is another model than the one that it begins with: a drafter, or layers taken out.
 _NO_FINE_TUNE = ("eagle", "draft", "specul", "medusa", "mtp", "prun", "minitron", "gguf", "4bit", "8bit", "bnb")
