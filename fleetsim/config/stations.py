@@ -25,11 +25,11 @@ LostName = Literal["dropped", "truncated", "retried"]
 
 
 class OverflowConfig(ConfigSection):
-    """Workers of another kind that take the calls for which a station's own are too few: a hosted API, for example. A
-    call goes there when none of its own is free, one of these is, and their rate lets it begin."""
+    """Workers of another kind that take the calls for which a station's own, or its rate, are too few: a hosted API,
+    for example. A call that cannot begin goes there when one of these is free and their rate lets it begin."""
 
     after_s: Seconds = Field(
-        default=0.0, description="seconds that a call waits for a worker of the station's own first"
+        default=0.0, description="seconds that a call waits for a worker and its turn at the station's own first"
     )
     workers: Count | None = Field(default=None, description="calls there at the same time; null = no limit")
     start_s: Seconds = Field(default=0.0, description="seconds until a worker there begins with a call")

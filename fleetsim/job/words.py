@@ -178,8 +178,8 @@ def reached_limits(scenario: Scenario, of: Mapping[str, Estimate]) -> list[Stati
 
 
 def _limits(scenario: Scenario, of: Mapping[str, Estimate]) -> Iterator[StationLimit]:
-    """All of them. Workers whose calls wait for a rate are taken meanwhile: there those count that serve. What is too
-    much for a station waits only where its overflow is full, too."""
+    """All of them. Workers whose calls wait for a rate are taken meanwhile, but before an overflow: there those count
+    that serve. What is too much for a station waits only where its overflow is full, too."""
     stations, judges = stations_of(scenario), judges_of(scenario)
     for name in (*stations, *judges):
         m = {metric.rpartition(".")[2]: e.mean for metric, e in of.items() if metric.startswith(f"stations.{name}.")}
@@ -191,12 +191,13 @@ def _limits(scenario: Scenario, of: Mapping[str, Estimate]) -> Iterator[StationL
             there, more = m.get("overflow_share", 0.0) * rate, stations[name].overflow
             most, in_use = stations[name].calls_per_s, f"all {workers:,} {CALLED[name]} are in use"
             of_rate = (rate - there) / most if most else 0.0
-            if most:
+            if most and more is None:
                 used = m["in_service"] / workers if workers else 0.0
             if more is not None:
                 beyond = list(_of_overflow(more, name, {"calls_per_s": there, "workers": m["overflow_in_use"]}))
                 yield from beyond
-                used = used if most else min(used, max((limit.used for limit in beyond), default=0.0))
+                full = max((limit.used for limit in beyond), default=0.0)
+                of_rate, used = min(of_rate, full), min(used, full)
             # What waits for longer than it is served comes in bursts, and meets one of both.
             elif m["waiting"] > m["in_service"] and max(of_rate, used) < FULL:
                 of_rate, used, in_use = (1.0, used, in_use) if of_rate > used else (of_rate, 1.0, f"{in_use} at times")

@@ -234,7 +234,8 @@ class Crewing:
         if given is not None:
             n, busy = self.chosen[name], now.mean(f"{of}.busy_fraction")
         else:
-            if getattr(here.stations, name).calls_per_s is not None:  # what waits for its turn has a worker there
+            station = getattr(here.stations, name)
+            if station.calls_per_s is not None and station.overflow is None:  # what waits for its turn has a worker
                 p99 = most = float(self._enough(here, name))
             n = max(1, math.ceil(p99))
             busy = min(1.0, in_use * PLENTY / n)

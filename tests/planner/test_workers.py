@@ -16,6 +16,7 @@ from fleetsim.search.best import Best
 from fleetsim.search.objective import objective
 from fleetsim.search.workers import with_workers
 from fleetsim.size.size import Sizing, size
+from fleetsim.workload.lengths import mean_length
 
 AGENTS: dict[str, Any] = {
     "workload.turns": {"count": 3, "tool_latency_s": {"kind": "gamma", "mean": 6, "cv": 1.0}},
@@ -150,6 +151,19 @@ def test_free_sandboxes_are_the_fewest_that_hardly_cost_time_and_advice_comes_tr
         again = result.asked.with_(sandboxes=workers, instances=instances, seed=7).simulate(replications=1)
         for name, promise in one["promise"].items():
             assert promise["low"] <= again.mean[name] <= promise["high"], (one["what"], name)
+
+
+def test_beside_an_overflow_a_call_that_waits_for_its_turn_has_no_worker() -> None:
+    """In use are as many as Little says: calls that begin at its own times their seconds. Others are paid by call."""
+    tools = {"calls_per_s": 4.0, "overflow": {"usd_per_call": 0.01, "after_s": 2.0}}
+    plan = sized(fs.load({}, {**AGENTS, "stations.tools": tools}, batch=64, len=400, max_len=1200, instance_tok_s=1500))
+    (crew,) = plan.crews
+    of = {name: crew.with_them.mean(f"stations.tools.{name}") for name in ("calls", "overflow_share", "overflow_usd")}
+    begun = (1.0 - of["overflow_share"]) * of["calls"]
+    seconds = mean_length(plan.scenario.workload.turns.tool_latency_s)
+    assert crew.busy * crew.workers * crew.with_them.mean("step_s") == pytest.approx(begun * seconds, rel=0.1)
+    assert 0.1 < crew.told()["overflow_share"] == of["overflow_share"] < 0.9
+    assert of["overflow_usd"] == pytest.approx(0.01 * of["overflow_share"] * of["calls"], rel=0.05)
 
 
 @pytest.mark.parametrize(
