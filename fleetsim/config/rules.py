@@ -334,6 +334,15 @@ def _calls_reach_their_overflow(s: Sections) -> Iterator[Problem]:
 
 
 @rule_of(RULES, *(f"stations.{name}" for name in JUDGES))
+def _only_own_engines_overflow(s: Sections) -> Iterator[Problem]:
+    for name, judge in judges_of(s).items():
+        if judge.overflow is not None and not judge.has_engines:
+            where = "is rented" if judge.at == "own" else "is at the rollout's engines"
+            rule = f"takes what the judge's own engines have no place for, and stations.{name} {where}"
+            yield Problem(f"stations.{name}.overflow", "given", rule, "leave it out, or give it engines of its own")
+
+
+@rule_of(RULES, *(f"stations.{name}" for name in JUDGES))
 def _judges_have_engines(s: Sections) -> Iterator[Problem]:
     """What a rollout engine must be, a judge's own must be too."""
     for name, judge in judges_of(s).items():

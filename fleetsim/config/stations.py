@@ -106,6 +106,17 @@ class ApiConfig(ConfigSection):
     usd_per_million_prompt_tokens: Price = Field(default=0.0, description="US dollars")
     usd_per_million_output_tokens: Price = Field(default=0.0, description="US dollars")
 
+    @property
+    def has_price(self) -> bool:
+        """Whether a request costs money there."""
+        return max(self.usd_per_million_prompt_tokens, self.usd_per_million_output_tokens) > 0.0
+
+
+class JudgeOverflowConfig(ApiConfig):
+    """An API that takes the requests for which a judge's own engines have no place."""
+
+    after_s: Seconds = Field(default=0.0, description="seconds that a request waits for a place at its own first")
+
 
 class JudgeConfig(ConfigSection):
     """Engines of their own, an API, or the rollout's, that read every rollout (or group) when it has its reward; it is
@@ -119,6 +130,10 @@ class JudgeConfig(ConfigSection):
     )
     instances: Annotated[int, Field(ge=1, le=MOST_JUDGES)] = Field(default=1, description="engines")
     api: ApiConfig | None = Field(default=None, description="rented by the token instead; null = engines of its own")
+    overflow: JudgeOverflowConfig | None = Field(
+        default=None,
+        description="an API that takes what finds all of its engines full (engine.max_num_seqs); null = it waits there",
+    )
     per: Literal["sample", "group"] = Field(
         default="sample", description="it reads each sample, or all samples of a group together when they are scored"
     )

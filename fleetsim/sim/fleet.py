@@ -314,6 +314,6 @@ class Fleet:
 
     def quiet(self) -> bool:
         """Whether no event is pending in the fleet itself."""
-        worlds = self.world, *(judge.world for judge in self.judges)
-        still = all(world.clock[1] == math.inf and world.get("n_timers") == 0 for world in worlds)
-        return bool(still and self.get("late_s") == math.inf)
+        worlds = self.world, *(world for judge in self.judges for world in judge.worlds)
+        idle = all(world.clock[1] == world.get("late_s") == math.inf and world.get("n_timers") == 0 for world in worlds)
+        return bool(idle)

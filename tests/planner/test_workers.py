@@ -106,6 +106,31 @@ def test_no_pair_of_instances_and_judges_is_better_and_advice_comes_true(
             assert promise["low"] <= again.mean[name] <= promise["high"], (advised["what"], name)
 
 
+@pytest.mark.parametrize(("per_million", "more"), [(60.0, {}), (15.0, {"after_s": 3.0, "requests_per_s": 2.0})])
+def test_no_count_of_judges_is_better_beside_an_overflow_that_costs_money(
+    per_million: float, more: dict[str, float]
+) -> None:
+    """Against all counts in long runs, as of tools below."""
+    engine = {"kind": "constant", "instance_tok_s": 300.0, "max_num_seqs": 8}
+    overflow = {"usd_per_million_output_tokens": per_million, "tok_s": 60.0, **more}
+    judge = {"engine": engine, "output_tokens": 200, "price_usd_per_gpu_h": 2.0, "overflow": overflow}
+    changes: dict[str, Any] = {"stations.judge": judge, "trainer.fixed_s": 8.0}
+    job = fs.load({}, {"run.replications": 2, **changes}, batch=64, len=400, max_len=1200, instance_tok_s=1500)
+    plan = sized(job)
+    (crew,) = plan.crews
+
+    def cost(judges: int) -> float:
+        scenario = with_instances(with_workers(planned(job.scenario, job.given), {"judge": judges}), plan.instances)
+        run = simulated(with_changes(scenario, {"run.steps": 60}), 0)
+        return float(run["step_s"]) * float(run["cost_per_step"])
+
+    counts = sorted({*range(1, 12), crew.workers})
+    costs = {n: cost(n) for n in counts}
+    assert costs[crew.workers] <= 1.01 * min(costs.values()), (crew.workers, costs)
+    assert max(costs.values()) > 1.02 * costs[crew.workers], "else the test says nothing"
+    assert crew.told()["overflow_usd"] == crew.with_them.mean("stations.judge.overflow_usd") > 0.0
+
+
 def test_plenty_of_priced_sandboxes_do_not_make_the_fleet_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """At a price, a million of them cost so much beside any instance that the fastest fleet is the best."""
     seen = list[int]()

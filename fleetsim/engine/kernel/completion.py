@@ -109,7 +109,8 @@ def answered(judge: int, r: int, t: float) -> None:
 
     An answer that nobody wants any more is thrown away: what was asked is answered.
     """
-    w = fleet_at(judge, 0)
+    of = judge if fleet_at(judge, 0).behind == 0 else fleet_at(judge, 0).behind
+    w = fleet_at(of, 0)
     key = sample_at(w.samples, r).group
     votes = group_at(w.groups, key)
     votes.scored += 1

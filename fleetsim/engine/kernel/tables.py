@@ -49,7 +49,7 @@ INIT_RATIO = 0.7  # SGLang's new_token_ratio when an engine starts or has run em
 # routing
 ROUND_ROBIN, LEAST_LOADED, PREFIX_AFFINITY = _codes(3)
 # what a judge reads
-OF_SAMPLES, OF_GROUPS = _codes(2)
+OF_SAMPLES, OF_GROUPS, OF_NOTHING = _codes(3)
 # why `advance` returned
 AT_LIMIT, BATCH_READY, NOTHING_MOVES, NEED_GROUPS, EMPTY, OUT_OF_PATIENCE, LOG_FULL, TOO_FULL = _codes(8)
 # a sample more, a sample less
@@ -371,7 +371,7 @@ FLEET = np.dtype(
         ("most_warm", "i8"),  # of any station
         ("tool_station", "i8"),  # where tools are called and rewards are computed; -1 = nowhere: nothing limits them
         ("reward_station", "i8"),
-        ("late_s", "f8"),  # when the next call that waits is timed out, or goes to an overflow
+        ("late_s", "f8"),  # when the next call that waits is timed out, or goes to an overflow; so of a judge
         ("chance", "i8"),  # the seed of failures
         ("turns", "i8"),  # 1 = of every sample
         ("n_calls", "i8"),  # of tools, drawn
@@ -390,6 +390,14 @@ FLEET = np.dtype(
         ("gate_request_s", "f8"),  # between a request and the next one: for itself, and for each of its tokens
         ("gate_token_s", "f8"),
         ("reach_s", "f8"),  # until a request is there
+        (
+            "beyond",
+            "i8",
+        ),  # fleet row of a judge's overflow, which holds the same requests once more; 0 = none
+        ("behind", "i8"),  # of an overflow: the judge
+        ("after_s", "f8"),  # it takes a request that has waited so long for a place
+        ("line_head", "i8"),  # requests that wait for a place at a judge with an overflow, first come, first served
+        ("line_tail", "i8"),
         ("aborted_tokens", "i8"),
         ("lost_tokens", "i8"),
         ("recomputed_tokens", "i8"),
