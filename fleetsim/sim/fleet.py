@@ -137,6 +137,8 @@ class Fleet:
             holds_slot=int(scenario.stations.reward.holds_slot),
             **credit_rules(scenario),
         )
+        if fleet.in_flight_unit == "environments":
+            self.world.open_lanes((fleet.max_in_flight_samples or 0) // self.group_size, self.group_size)
         open_stations(self.world, scenario, replication)
         self.judges = open_judges(scenario, self.world, replication)
         self.world.set(**steering(scenario))  # its cap takes the client's place

@@ -20,7 +20,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of, in_engine
 from fleetsim.sim.records import JUDGE_COUNTS, JUDGE_STEP, Records
-from fleetsim.sim.window import Grown, StepWindow, grown
+from fleetsim.sim.window import Growth, StepWindow, grown
 from fleetsim.workload.lengths import sample_lengths
 from fleetsim.workload.streams import stream
 
@@ -353,7 +353,7 @@ def _own_usd_per_h(scenario: Scenario, judge: JudgeConfig) -> float:
     return judge.instances * judge.engine.gpus * price
 
 
-def _usd(scenario: Scenario, judge: JudgeConfig, at: Grown, span_s: float) -> float:
+def _usd(scenario: Scenario, judge: JudgeConfig, at: Growth, span_s: float) -> float:
     """What a judge cost in the window: its GPUs by the hour, an API's tokens, or both."""
     own = _own_usd_per_h(scenario, judge) * span_s / HOUR_S
     for api, of in ((judge.api, at.own), (judge.overflow, at.beyond)):
@@ -366,7 +366,7 @@ def _api_usd(api: ApiConfig, of: dict[str, float]) -> float:
     return (prompt + of["output_tokens"] * api.usd_per_million_output_tokens) / _MILLION
 
 
-def _grown(records: Records, window: StepWindow) -> list[Grown]:
+def _grown(records: Records, window: StepWindow) -> list[Growth]:
     """By how much each judge's totals grew in the window."""
     judges, rows = judges_of(records.scenario).values(), records.judges
     beyond = [n for n, judge in enumerate(judges) if judge.overflow is not None]
@@ -375,4 +375,4 @@ def _grown(records: Records, window: StepWindow) -> list[Grown]:
         return grown(rows[rows["judge"] == k], JUDGE_COUNTS, window)
 
     none = dict.fromkeys(JUDGE_COUNTS, 0.0)
-    return [Grown(of(n), of(len(judges) + beyond.index(n)) if n in beyond else none) for n in range(len(judges))]
+    return [Growth(of(n), of(len(judges) + beyond.index(n)) if n in beyond else none) for n in range(len(judges))]

@@ -16,7 +16,7 @@ from fleetsim.engine.kernel import tables as t
 from fleetsim.engine.state import World
 from fleetsim.errors import InputError, Problem
 from fleetsim.sim.records import STATION_COUNTS, Records
-from fleetsim.sim.window import Grown, StepWindow, grown
+from fleetsim.sim.window import Growth, StepWindow, grown
 from fleetsim.workload.lengths import Spec, mean_length, typical_lengths
 from fleetsim.workload.streams import seed_sequence
 from fleetsim.workload.turns import mean_turns
@@ -260,11 +260,11 @@ def _overflow_usd(overflow: OverflowConfig, of: dict[str, float]) -> float:
     return overflow.usd_per_call * of["calls"] + overflow.worker_price_usd_per_h * of["used_s"] / HOUR_S
 
 
-class _Grown(Grown):
+class _Growth(Growth):
     station: StationConfig
 
 
-def _grown(records: Records, window: StepWindow) -> list[_Grown]:
+def _grown(records: Records, window: StepWindow) -> list[_Growth]:
     """By how much each station's totals grew in the window."""
     stations, rows = stations_of(records.scenario), records.stations
     beyond, none = _overflow_rows(stations), dict.fromkeys(STATION_COUNTS, 0.0)
@@ -273,6 +273,6 @@ def _grown(records: Records, window: StepWindow) -> list[_Grown]:
         return grown(rows[rows["station"] == k], STATION_COUNTS, window)
 
     return [
-        _Grown(of(k), of(beyond[name]) if name in beyond else none, station)
+        _Growth(of(k), of(beyond[name]) if name in beyond else none, station)
         for k, (name, station) in enumerate(stations.items())
     ]

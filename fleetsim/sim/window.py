@@ -45,7 +45,7 @@ class StepWindow(Struct, frozen=True):
         return self.span_s / len(self.steps)
 
 
-class Grown(Struct):
+class Growth(Struct):
     """By how much the totals of a station or a judge grew in a window: of its own workers or engines, and of its
     overflow (0 without one)."""
 

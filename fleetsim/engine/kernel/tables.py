@@ -295,6 +295,17 @@ VISIT = np.dtype(
     align=True,
 )
 
+# Environments that play the same groups, one place for each sample of one: they have their own share of what is let in.
+LANE = np.dtype(
+    [
+        ("free", "i8"),  # places
+        ("begun", "i8"),  # groups, those that were lost left out
+        ("group", "i8"),  # the last one
+        ("left", "i8"),  # of its samples, those that are not sent yet
+    ],
+    align=True,
+)
+
 # An instance's account changed; written only where there is room for it (`cap_log`).
 LOG = np.dtype([("time_s", "f8"), ("instance", "i4"), ("account", "i1")], align=True)
 
@@ -303,7 +314,7 @@ ADDRESSES = (
     "samples", "groups", "prefixes", "instances", "ends", "crossings", "residues", "clock", "loads", "table_s",
     "prompt_table_s", "timer_s", "timer_key", "requeue", "ready", "blocked", "owed", "dirty", "stations", "visits",
     "needs", "levels", "warm_s", "reward_s", "tool_s", "tool_tokens", "goals", "arrival_s", "arrival", "accounts",
-    "drafts", "draft_s", "draft_kv_s", "growths", "pools", "log", "loaded_s",
+    "drafts", "draft_s", "draft_kv_s", "growths", "pools", "log", "loaded_s", "lanes", "lane_of",
 )  # fmt: skip
 
 FLEET = np.dtype(
@@ -319,6 +330,8 @@ FLEET = np.dtype(
         ("cap", "i8"),  # most samples in flight
         ("cap_instance", "i8"),
         ("cap_groups", "i8"),  # most groups in generation or scoring
+        ("n_lanes", "i8"),  # rows of the table of lanes behind its first, which is nobody's; 0 = no such environments
+        ("begun", "i8"),  # groups of all of them together
         ("ready_cap", "i8"),  # groups the buffer holds
         ("next_group", "i8"),  # first group not yet (wholly) sent
         ("sent", "i8"),  # samples of it that were sent (group placement "spread")
