@@ -142,8 +142,8 @@ class FleetConfig(ConfigSection):
         default="samples",
         description="what holds a place under these caps: a sample, until it is generated; or a group, which holds "
         "group_size places until its last sample has its reward (the cap per instance then counts over the whole "
-        "fleet: so many for each instance); environments: as samples, but max_in_flight_samples are environments in "
-        "groups of group_size, to which all groups are dealt out evenly: a free one takes the next sample of its own",
+        "fleet: so many for each instance); environments: a sample, but the places stand in groups of group_size, each "
+        "with its own share of all that is let in (ROLL's agents)",
     )
     group_placement: Literal["together", "spread"] = Field(
         default="together", description="the samples of a group go to one instance, or anywhere"

@@ -25,11 +25,11 @@ LostName = Literal["dropped", "truncated", "retried"]
 
 
 class OverflowConfig(ConfigSection):
-    """Workers of another kind that take the calls for which a station's own, or its rate, are too few: a hosted API,
-    for example. A call that cannot begin goes there when one of these is free and their rate lets it begin."""
+    """Workers that take the calls for which a station's own, or its rate, are too few: a hosted API, for example. What
+    cannot begin goes there when one is free and their rate lets it."""
 
     after_s: Seconds = Field(
-        default=0.0, description="seconds that a call waits for a worker and its turn at the station's own first"
+        default=0.0, description="seconds that a call waits for a worker and its turn at its own first"
     )
     workers: Count | None = Field(default=None, description="calls there at the same time; null = no limit")
     start_s: Seconds = Field(default=0.0, description="seconds until a worker there begins with a call")
@@ -113,7 +113,7 @@ class ApiConfig(ConfigSection):
 
 
 class JudgeOverflowConfig(ApiConfig):
-    """An API that takes the requests for which a judge's own engines have no place."""
+    """For what its own engines have no place."""
 
     after_s: Seconds = Field(default=0.0, description="seconds that a request waits for a place at its own first")
 
@@ -132,7 +132,7 @@ class JudgeConfig(ConfigSection):
     api: ApiConfig | None = Field(default=None, description="rented by the token instead; null = engines of its own")
     overflow: JudgeOverflowConfig | None = Field(
         default=None,
-        description="an API that takes what finds all of its engines full (engine.max_num_seqs); null = it waits there",
+        description="an API that takes what finds all its engines full (engine.max_num_seqs); null = it waits",
     )
     per: Literal["sample", "group"] = Field(
         default="sample", description="it reads each sample, or all samples of a group together when they are scored"
