@@ -17,6 +17,7 @@ import pytest
 
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.errors import InputError
+from fleetsim.search.levers import CAP, NO_CAP, levers_of
 from fleetsim.sim.fleet import Fleet
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
@@ -199,6 +200,15 @@ def test_places_balance_whatever_happens_to_a_game(in_flight: str) -> None:
     begun = world.lanes["begun"][1:]
     assert begun.sum() == fleet.get("begun")
     assert begun.max() - begun.min() <= 2
+
+
+def test_more_environments_are_a_lever_and_none_are_not() -> None:
+    """Half as many groups of them again; a client without any plays nothing."""
+    changes = {"in_flight_unit": "environments", "max_in_flight_samples": 64, "group_placement": "spread"}
+    scenario = with_changes(default_scenario(), {f"fleet.{name}": value for name, value in changes.items()})
+    found = {lever.name: lever.scenario for lever in levers_of(scenario, scenario, "one more")}
+    assert found[CAP].fleet.max_in_flight_samples == 96
+    assert NO_CAP not in found
 
 
 @pytest.mark.parametrize(
