@@ -184,7 +184,7 @@ OF_JUDGES: tuple[Quantity, ...] = tuple(
         ("busy_fraction", "engines at work", "share", "seconds in which they compute / (engines x window)", None),
         ("wait_s", "wait of a request", "seconds", "seconds that requests wait for a place / requests", "less"),
         ("calls", "requests per step", "number", "requests that were answered / steps", None),
-        ("usd", "cost per step", "money", "GPU-hours of its engines x their price, or an API's tokens / steps", "less"),
+        ("usd", "cost per step", "money", "(GPU-hours of its engines x their price + an API's tokens) / steps", "less"),
     )
 )
 # Of runs with instances on spot machines alone (`sim/spot.py`).
@@ -199,10 +199,10 @@ OF_SPOT: tuple[Quantity, ...] = tuple(
 # Of runs with an overflow alone.
 OF_OVERFLOW: tuple[Quantity, ...] = tuple(
     Quantity(f"stations.{station}.{name}", f"{station}: {title}", unit, formula, "less")
-    for station in ("tools", "reward")
+    for station in ("tools", "reward", "judge", "teacher", "reference")
     for name, title, unit, formula in (
         ("overflow_share", "calls that overflow", "share", "calls that went to its overflow / calls made"),
-        ("overflow_in_use", "workers of its overflow in use", "number", "seconds of calls in its overflow / window"),
+        ("overflow_in_use", "places of its overflow in use", "number", "seconds of calls in its overflow / window"),
         ("overflow_usd", "cost of its overflow per step", "money", "price of what went to its overflow / steps"),
     )
 )

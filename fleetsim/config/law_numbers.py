@@ -227,16 +227,35 @@ def _pool_holds_a_group(s: Sections) -> Iterator[Problem]:
     "fleet.max_in_flight_samples",
     "fleet.max_in_flight_samples_per_instance",
     "workload.group_size",
+    "buffer.group_oversampling",
+    "fleet.group_placement",
+    "admission.law",
 )
 def _caps_in_groups_hold_one(s: Sections) -> Iterator[Problem]:
-    if s.fleet.in_flight_unit != "groups":
+    unit, group = s.fleet.in_flight_unit, s.workload.group_size
+    if unit == "environments":
+        yield from _environments_play(s)
+    if unit != "groups":
         return
-    group = s.workload.group_size
     for name in ("max_in_flight_samples", "max_in_flight_samples_per_instance"):
         cap = getattr(s.fleet, name)
         if cap is not None and cap < group:
             rule = f"in_flight_unit groups: the cap must hold a group (workload.group_size is {group})"
             yield Problem(f"fleet.{name}", cap, rule, f"use at least {group}, or in_flight_unit: samples")
+
+
+def _environments_play(s: Sections) -> Iterator[Problem]:
+    path, most = "fleet.max_in_flight_samples", s.fleet.max_in_flight_samples
+    places = math.ceil(s.workload.group_size * s.buffer.group_oversampling - 1e-9)
+    if most is None or most < places:
+        rule = f"in_flight_unit environments: their number, in groups of {places} (samples sent of a group)"
+        yield Problem(path, most, rule, f"use a multiple of {places}, or in_flight_unit: samples")
+    if s.fleet.group_placement == "together":
+        rule = "in_flight_unit environments: each sends its sample when it is free"
+        yield Problem("fleet.group_placement", "together", rule, "use spread, or in_flight_unit: samples")
+    if LAWS[s.admission.law].follows_kv:
+        rule = "in_flight_unit environments: their number is fixed, and this law moves it"
+        yield Problem("admission.law", s.admission.law, rule, "use another law, or in_flight_unit: samples")
 
 
 @rule_of(POLICY_RULES, "buffer.capacity_samples", "workload.group_size")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -195,7 +196,8 @@ def with_changes(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
         for key in above:
             here = here.setdefault(key, {}) if isinstance(here, dict) else None
         if isinstance(here, dict):
-            here[last] = value.model_dump() if hasattr(value, "model_dump") else value
+            # A later path may go into a mapping, which is the caller's.
+            here[last] = value.model_dump() if hasattr(value, "model_dump") else deepcopy(value)
         else:
             problems.append(Problem(path, value, "cannot be set: a value stands above it", "set the whole value"))
     if problems:

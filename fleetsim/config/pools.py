@@ -138,11 +138,12 @@ class FleetConfig(ConfigSection):
     max_in_flight_samples_per_instance: Count | None = Field(
         default=None, description="samples in flight on one instance; null = no cap"
     )
-    in_flight_unit: Literal["samples", "groups"] = Field(
+    in_flight_unit: Literal["samples", "groups", "environments"] = Field(
         default="samples",
         description="what holds a place under these caps: a sample, until it is generated; or a group, which holds "
         "group_size places until its last sample has its reward (the cap per instance then counts over the whole "
-        "fleet: so many for each instance)",
+        "fleet: so many for each instance); environments: a sample, but the places stand in groups of group_size, each "
+        "with its own share of all that is let in (ROLL's agents)",
     )
     group_placement: Literal["together", "spread"] = Field(
         default="together", description="the samples of a group go to one instance, or anywhere"

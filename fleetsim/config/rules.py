@@ -322,15 +322,24 @@ def _calls_reach_their_overflow(s: Sections) -> Iterator[Problem]:
                 rule = f"no call would ever be answered: there is no {path}.overflow"
                 yield Problem(f"{path}.workers", 0, rule, "give a number, or an overflow")
             continue
-        if station.workers is None:
+        if station.workers is None and station.calls_per_s is None:
             rule = f"calls go to {path}.overflow when all of these are taken, and there is no limit on them"
-            remedy = "give a number (at a rate: calls that wait for their turn included), or leave the overflow out"
+            remedy = f"give a number, or a rate ({path}.calls_per_s), or leave the overflow out"
             yield Problem(f"{path}.workers", None, rule, remedy)
         if station.timeout_s is not None and station.timeout_s <= station.overflow.after_s:
             rule = f"a call that waits is timed out after {station.timeout_s:g} s, before it goes there"
             yield Problem(
                 f"{path}.overflow.after_s", station.overflow.after_s, rule, f"lower it, or raise {path}.timeout_s"
             )
+
+
+@rule_of(RULES, *(f"stations.{name}" for name in JUDGES))
+def _only_own_engines_overflow(s: Sections) -> Iterator[Problem]:
+    for name, judge in judges_of(s).items():
+        if judge.overflow is not None and not judge.has_engines:
+            where = "is rented" if judge.at == "own" else "is at the rollout's engines"
+            rule = f"takes what the judge's own engines have no place for, and stations.{name} {where}"
+            yield Problem(f"stations.{name}.overflow", "given", rule, "leave it out, or give it engines of its own")
 
 
 @rule_of(RULES, *(f"stations.{name}" for name in JUDGES))

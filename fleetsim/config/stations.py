@@ -25,11 +25,11 @@ LostName = Literal["dropped", "truncated", "retried"]
 
 
 class OverflowConfig(ConfigSection):
-    """Workers of another kind that take the calls for which a station's own are too few: a hosted API, for example. A
-    call goes there when none of its own is free, one of these is, and their rate lets it begin."""
+    """Workers that take the calls for which a station's own, or its rate, are too few: a hosted API, for example. What
+    cannot begin goes there when one is free and their rate lets it."""
 
     after_s: Seconds = Field(
-        default=0.0, description="seconds that a call waits for a worker of the station's own first"
+        default=0.0, description="seconds that a call waits for a worker and its turn at its own first"
     )
     workers: Count | None = Field(default=None, description="calls there at the same time; null = no limit")
     start_s: Seconds = Field(default=0.0, description="seconds until a worker there begins with a call")
@@ -106,6 +106,17 @@ class ApiConfig(ConfigSection):
     usd_per_million_prompt_tokens: Price = Field(default=0.0, description="US dollars")
     usd_per_million_output_tokens: Price = Field(default=0.0, description="US dollars")
 
+    @property
+    def has_price(self) -> bool:
+        """Whether a request costs money there."""
+        return max(self.usd_per_million_prompt_tokens, self.usd_per_million_output_tokens) > 0.0
+
+
+class JudgeOverflowConfig(ApiConfig):
+    """For what its own engines have no place."""
+
+    after_s: Seconds = Field(default=0.0, description="seconds that a request waits for a place at its own first")
+
 
 class JudgeConfig(ConfigSection):
     """Engines of their own, an API, or the rollout's, that read every rollout (or group) when it has its reward; it is
@@ -119,6 +130,10 @@ class JudgeConfig(ConfigSection):
     )
     instances: Annotated[int, Field(ge=1, le=MOST_JUDGES)] = Field(default=1, description="engines")
     api: ApiConfig | None = Field(default=None, description="rented by the token instead; null = engines of its own")
+    overflow: JudgeOverflowConfig | None = Field(
+        default=None,
+        description="an API that takes what finds all its engines full (engine.max_num_seqs); null = it waits",
+    )
     per: Literal["sample", "group"] = Field(
         default="sample", description="it reads each sample, or all samples of a group together when they are scored"
     )

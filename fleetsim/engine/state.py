@@ -19,7 +19,19 @@ from fleetsim.engine.compiled import is_checked
 from fleetsim.engine.first_rows import UNLIMITED, clock_tree, instance_rows, limit_fields, prefill_fields, time_fields
 from fleetsim.engine.kernel.guard import guarded, inspect
 from fleetsim.engine.kernel.sizes import SIZES
-from fleetsim.engine.kernel.tables import ACCOUNTS, FLEET, GROUP, LEVELS, LOG, NEEDS, PREFIX, SAMPLE, STATION, VISIT
+from fleetsim.engine.kernel.tables import (
+    ACCOUNTS,
+    FLEET,
+    GROUP,
+    LANE,
+    LEVELS,
+    LOG,
+    NEEDS,
+    PREFIX,
+    SAMPLE,
+    STATION,
+    VISIT,
+)
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.pools import EnginePool, PoolTables, check_alike, pool_rows
 from fleetsim.engine.step_time import StepTime
@@ -43,7 +55,7 @@ _NONE = np.zeros(1)
 # First rows of a table that gets room ahead, that room counted.
 _MANY = 500_000
 _NO_STATION = np.zeros(0, STATION)
-GROUP_TABLES = ("ready", "blocked", "owed")
+GROUP_TABLES = ("ready", "blocked", "owed", "lane_of")
 SAMPLE_TABLES = ("timer_s", "timer_key", "requeue", "reward_s")
 CALL_TABLES = ("tool_s", "tool_tokens")
 
@@ -160,6 +172,8 @@ class World:
         self.ready = np.zeros(0, np.int32)
         self.blocked = np.zeros(0, np.int32)
         self.owed = np.zeros(0, np.int32)
+        self.lane_of = np.zeros(0, np.int32)
+        self.lanes = np.zeros(1, LANE)
         self.log = np.zeros(0, LOG)
         self.reward_s = np.zeros(0)
         self.loaded_s = np.zeros(0)
@@ -228,6 +242,13 @@ class World:
         for follow in self.followers:
             follow()
         return self.address
+
+    def open_lanes(self, n: int, places: int) -> None:
+        """So many groups of environments play, each with so many places."""
+        self.lanes = np.zeros(1 + n, LANE)
+        self.lanes["free"] = places
+        self.set(n_lanes=n)
+        self.bind()
 
     def add_samples(self, n: int) -> slice:
         """Room for n more samples, unsent; returns their rows. Tables that are full grow by half at least.

@@ -40,7 +40,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     draft.mode = f"{'agentic' if agentic else 'rlvr'} pipeline, {'asynchronous' if ratio.value else 'synchronous'}"
     draft.preset = "roll-agentic" if agentic else f"roll-rlvr-{'async' if ratio.value else 'sync'}"
     put_rows(draft, "model")
-    group = _batch(draft, agentic)
+    group = _batch(draft, agentic, ahead=ratio.value > 0)
     _lengths(draft, _turns(draft) if agentic else None, agentic)
     _gpus(draft)
     put_rows(draft, "order")
@@ -158,17 +158,29 @@ def _served(draft: Draft, role: str) -> ServedModel:
     return roles.served(draft, (f"{role}.model_args.model_name_or_path",), [*split, f"{role}.num_gpus_per_worker"], 1)
 
 
-def _batch(draft: Draft, agentic: bool) -> Read[int]:
+def _batch(draft: Draft, agentic: bool, *, ahead: bool) -> Read[int]:
     batch = draft.count("rollout_batch_size", default=128)
     if agentic:
         group = draft.count("train_env_manager.group_size", default=1)
         draft.put("trainer.batch_samples", batch.value, batch, why="trajectories")
         envs = draft.count("train_env_manager.num_env_groups", default=128)
-        draft.product("fleet.max_in_flight_samples", envs, group, why="one per environment")
+        places = draft.product("fleet.max_in_flight_samples", envs, group, why="one per environment")
+        _games(draft, batch, places, ahead)
     else:
         group = draft.count("num_return_sequences_in_group", default=1)
         draft.product("trainer.batch_samples", batch, group, why="prompts x responses")
     return draft.take("workload.group_size", group)
+
+
+def _games(draft: Draft, batch: Read[int], places: Read[int], ahead: bool) -> None:
+    """rollout_scheduler.py, GroupQueue: each group of environments has `max_traj_per_env` games a step of its own, and
+    takes over no other's. agentic_config.py: those of a batch, rounded up; only a synchronous pipeline may set more.
+    Where there are more, the first to end make the batch: that is nearer to places that take any game."""
+    asked = draft.maybe_count("train_env_manager.max_traj_per_env", least=-1)
+    each, over = divmod(batch.value, places.value)
+    if not over and (ahead or asked is None or asked.value <= each):
+        why = "a group of environments plays its own share of a step"
+        draft.put("fleet.in_flight_unit", "environments", batch, places, why=why)
 
 
 def _turns(draft: Draft) -> Read[int] | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fleetsim import units
-from fleetsim.config.judges import judges_of
+from fleetsim.config.judges import JUDGES, judges_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.estimates import Estimate
@@ -228,7 +228,8 @@ def overflow_line(of: Mapping[str, Estimate]) -> str:
 
 def _overflow(of: Mapping[str, Estimate], what: str) -> dict[str, float]:
     """Station -> a metric of its overflow, of those that have one."""
-    return {name: of[path].mean for name in CALLED if (path := f"stations.{name}.overflow_{what}") in of}
+    named = (*CALLED, *JUDGES)
+    return {name: of[path].mean for name in named if (path := f"stations.{name}.overflow_{what}") in of}
 
 
 def _not_training(of: Mapping[str, Estimate]) -> str:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from fleetsim import units
 from fleetsim.config.judges import judges_of
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.stations import OverflowConfig
+from fleetsim.config.stations import ApiConfig, OverflowConfig
 from fleetsim.engine.defaults import ENTRY_POINTS, default_limits
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.model.names import model_shape
@@ -178,8 +178,8 @@ def reached_limits(scenario: Scenario, of: Mapping[str, Estimate]) -> list[Stati
 
 
 def _limits(scenario: Scenario, of: Mapping[str, Estimate]) -> Iterator[StationLimit]:
-    """All of them. Workers whose calls wait for a rate are taken meanwhile: there those count that serve. What is too
-    much for a station waits only where its overflow is full, too."""
+    """All of them. Workers whose calls wait for a rate are taken meanwhile, but before an overflow: there those count
+    that serve. What is too much for a station waits only where its overflow is full, too."""
     stations, judges = stations_of(scenario), judges_of(scenario)
     for name in (*stations, *judges):
         m = {metric.rpartition(".")[2]: e.mean for metric, e in of.items() if metric.startswith(f"stations.{name}.")}
@@ -191,12 +191,13 @@ def _limits(scenario: Scenario, of: Mapping[str, Estimate]) -> Iterator[StationL
             there, more = m.get("overflow_share", 0.0) * rate, stations[name].overflow
             most, in_use = stations[name].calls_per_s, f"all {workers:,} {CALLED[name]} are in use"
             of_rate = (rate - there) / most if most else 0.0
-            if most:
+            if most and more is None:
                 used = m["in_service"] / workers if workers else 0.0
             if more is not None:
                 beyond = list(_of_overflow(more, name, {"calls_per_s": there, "workers": m["overflow_in_use"]}))
                 yield from beyond
-                used = used if most else min(used, max((limit.used for limit in beyond), default=0.0))
+                full = max((limit.used for limit in beyond), default=0.0)
+                of_rate, used = min(of_rate, full), min(used, full)
             # What waits for longer than it is served comes in bursts, and meets one of both.
             elif m["waiting"] > m["in_service"] and max(of_rate, used) < FULL:
                 of_rate, used, in_use = (1.0, used, in_use) if of_rate > used else (of_rate, 1.0, f"{in_use} at times")
@@ -205,24 +206,35 @@ def _limits(scenario: Scenario, of: Mapping[str, Estimate]) -> Iterator[StationL
                 counts = f"calls of {whose} per second"
                 yield StationLimit("environment", of_rate, said, f"{at}.calls_per_s", most, counts)
             yield StationLimit("environment", used, in_use, f"{at}.workers", workers, CALLED[name])
-        elif (api := judges[name].api) is None:
-            engines = judges[name].instances
-            said = f"{units.plural(engines, 'engine')} of the {name}, always at work"
-            yield StationLimit("judge", used, said, f"{at}.instances", engines, f"engines of the {name}")
-        else:
-            # what waits for longer than it is served has met some limit
-            waits = float(m["waiting"] > m["in_service"])
-            for what, per_s, share in (
-                ("request", api.requests_per_s, rate / (api.requests_per_s or math.inf)),
-                ("token", api.tokens_per_s, waits),
-            ):
-                if per_s is not None:
-                    said = f"the rate limit of the {name}'s API, {units.plural(per_s, what)} per second"
-                    counts = f"{what}s per second of the {name}'s API"
-                    yield StationLimit("judge", share, said, f"{at}.api.{what}s_per_s", per_s, counts)
-            said, counts = f"{api.concurrency:,} requests at once of the {name}'s API", "requests at once"
-            used = m["in_service"] / api.concurrency
-            yield StationLimit("judge", used, said, f"{at}.api.concurrency", api.concurrency, counts)
+            continue
+        # what waits for longer than it is served has met some limit
+        api, more, waits = judges[name].api, judges[name].overflow, float(m["waiting"] > m["in_service"])
+        if api is not None:
+            yield from _of_api(api, f"the {name}'s API", f"{at}.api", rate, m["in_service"], waits)
+            continue
+        if more is not None:
+            there = m["overflow_share"] * rate
+            beyond = list(
+                _of_api(more, f"the overflow of the {name}", f"{at}.overflow", there, m["overflow_in_use"], waits)
+            )
+            yield from beyond
+            used = min(used, max(limit.used for limit in beyond))
+        engines = judges[name].instances
+        said = f"{units.plural(engines, 'engine')} of the {name}, always at work"
+        yield StationLimit("judge", used, said, f"{at}.instances", engines, f"engines of the {name}")
+
+
+def _of_api(
+    api: ApiConfig, whose: str, path: str, calls_per_s: float, in_service: float, waits: float
+) -> Iterator[StationLimit]:
+    """Those of an API. waits: 1 where its requests wait for longer than they are served."""
+    shares = calls_per_s / (api.requests_per_s or math.inf), waits
+    for what, per_s, share in zip(("request", "token"), (api.requests_per_s, api.tokens_per_s), shares, strict=True):
+        if per_s is not None:
+            said = f"the rate limit of {whose}, {units.plural(per_s, what)} per second"
+            yield StationLimit("judge", share, said, f"{path}.{what}s_per_s", per_s, f"{what}s per second of {whose}")
+    said, used = f"{api.concurrency:,} requests at once of {whose}", in_service / api.concurrency
+    yield StationLimit("judge", used, said, f"{path}.concurrency", api.concurrency, "requests at once")
 
 
 def _of_overflow(more: OverflowConfig, station: str, in_use: Mapping[str, float]) -> Iterator[StationLimit]:

@@ -183,13 +183,13 @@ def _pools(scenario: Scenario, given: Collection[str] | None) -> Iterator[Lever]
 
 
 def _caps(scenario: Scenario) -> Iterator[Lever]:
-    """The client's caps: half as much again, and none at all. A pool is a cap that cannot be left out."""
+    """The client's caps: half as much again, and none at all. A pool cannot be left out, nor can environments."""
     held = _caps_of(scenario)
     if not held:
         return
     yield _scaled(scenario, CAP, held, _MORE_IN_FLIGHT)
     off = {path: None for path in held if path.startswith("fleet.")}
-    if off:
+    if off and scenario.fleet.in_flight_unit != "environments":
         yield _pulled(scenario, NO_CAP, "no in-flight cap at all", off)
 
 

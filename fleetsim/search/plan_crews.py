@@ -20,7 +20,7 @@ from fleetsim.errors import StuckError
 from fleetsim.job.trainer_scaling import takes_turns
 from fleetsim.job.trials import Memo, Tell, flat, trial_of, unit_of, with_instances
 from fleetsim.search.front import Budget
-from fleetsim.search.workers import PLENTY, ROUNDS, Crewing, with_workers
+from fleetsim.search.workers import ROUNDS, Crewing, with_workers
 
 # A look has so many workers, over those that would always be at work.
 _EASE = 1.25
@@ -98,7 +98,9 @@ class PlanCrews(Crewing):
             free = with_instances(free, most * unit_of(free))
         found = dict.fromkeys(self.given, 0.0)
         for name in found:
-            for n in (self._each(name), self._plenty(name)) if name in self._judges else (PLENTY,):
+            # Of a judge with an overflow one engine would leave the others' work to it.
+            alone = name in self._judges and self._judges[name].overflow is None
+            for n in (self._each(name), self._plenty(name)) if alone else (self._plenty(name),):
                 run = self._run(with_workers(free, {name: n}))
                 if run.stuck is None:
                     found[name] = n * run.mean(f"stations.{name}.busy_fraction") * run.mean("step_s")

@@ -234,7 +234,8 @@ class Crewing:
         if given is not None:
             n, busy = self.chosen[name], now.mean(f"{of}.busy_fraction")
         else:
-            if getattr(here.stations, name).calls_per_s is not None:  # what waits for its turn has a worker there
+            station = getattr(here.stations, name)
+            if station.calls_per_s is not None and station.overflow is None:  # what waits for its turn has a worker
                 p99 = most = float(self._enough(here, name))
             n = max(1, math.ceil(p99))
             busy = min(1.0, in_use * PLENTY / n)
@@ -277,10 +278,10 @@ class Crewing:
 
     def _some(self, here: Scenario, name: str, hardly: bool) -> int:
         """The same of those that are one at least."""
-        if self._pays_beyond(name):
-            return self._mixed(here, name, hardly)
         if name in self._judges:
             return self._judging(here, name, hardly)
+        if self._pays_beyond(name):
+            return self._mixed(here, name, hardly)
         if hardly or not getattr(here.stations, name).worker_price_usd_per_h:
             return self._enough(here, name)
         free = self._seen(with_workers(here, {name: PLENTY}))
@@ -291,7 +292,7 @@ class Crewing:
 
     def _pays_beyond(self, name: str) -> bool:
         """Whether what a station's workers are too few for goes where it costs money."""
-        beyond = None if name in self._judges else getattr(self.asked.stations, name).overflow
+        beyond = getattr(self.asked.stations, name).overflow
         return beyond is not None and beyond.has_price
 
     def _mixed(self, here: Scenario, name: str, hardly: bool) -> int:
@@ -366,13 +367,16 @@ class Crewing:
         each, most = self._each(name), self._plenty(name)
         limit = (1.0 + _HARDLY) * self._seen(with_workers(here, {name: most})).mean("step_s")
         start = max(1, self._near[name] // each)
-        free = judges_usd_per_h(here) == 0.0
-        if not (hardly or free):
+        pays = self._pays_beyond(name)
+        if not hardly and (pays or judges_usd_per_h(here) > 0.0):
             return each * self._least(here, name, start, most // each, each)
         found = smallest(
             lambda n: self._seen(with_workers(here, {name: n * each})).mean("step_s") <= limit, start, most // each
         )
-        return most if found is None else found * each
+        found = most // each if found is None else found
+        return each * (
+            self._least(here, name, found, most // each, each, longest_s=limit, power=1.0) if pays else found
+        )
 
     def _enough(self, here: Scenario, name: str) -> int:
         """The fewest workers with which a step is hardly longer than with plenty of them."""

@@ -137,6 +137,8 @@ class Fleet:
             holds_slot=int(scenario.stations.reward.holds_slot),
             **credit_rules(scenario),
         )
+        if fleet.in_flight_unit == "environments":
+            self.world.open_lanes((fleet.max_in_flight_samples or 0) // self.group_size, self.group_size)
         open_stations(self.world, scenario, replication)
         self.judges = open_judges(scenario, self.world, replication)
         self.world.set(**steering(scenario))  # its cap takes the client's place
@@ -314,6 +316,6 @@ class Fleet:
 
     def quiet(self) -> bool:
         """Whether no event is pending in the fleet itself."""
-        worlds = self.world, *(judge.world for judge in self.judges)
-        still = all(world.clock[1] == math.inf and world.get("n_timers") == 0 for world in worlds)
-        return bool(still and self.get("late_s") == math.inf)
+        worlds = self.world, *(world for judge in self.judges for world in judge.worlds)
+        idle = all(world.clock[1] == world.get("late_s") == math.inf and world.get("n_timers") == 0 for world in worlds)
+        return bool(idle)

@@ -47,7 +47,7 @@ def caps(scenario: Scenario, limits: EngineLimits) -> dict[str, int]:
     fleet, own = scenario.fleet, UNLIMITED
     if law_of(scenario).engines_limit:
         own = limits.max_num_seqs
-    if fleet.in_flight_unit == "samples":
+    if fleet.in_flight_unit != "groups":
         most, each = fleet.max_in_flight_samples, fleet.max_in_flight_samples_per_instance
         return {"cap": most or UNLIMITED, "cap_instance": each or own}
     held = fleet.max_in_flight_samples_per_instance is None
@@ -60,7 +60,7 @@ def caps(scenario: Scenario, limits: EngineLimits) -> dict[str, int]:
 def most_groups(scenario: Scenario, instances: int) -> int:
     """Unfinished groups that the client keeps at most, where its caps count groups."""
     fleet, size = scenario.fleet, scenario.workload.group_size
-    if fleet.in_flight_unit == "samples":
+    if fleet.in_flight_unit != "groups":
         return UNLIMITED
     most, each = fleet.max_in_flight_samples, fleet.max_in_flight_samples_per_instance
     of_all = UNLIMITED if most is None else most // size

@@ -20,7 +20,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of, in_engine
 from fleetsim.sim.records import JUDGE_COUNTS, JUDGE_STEP, Records
-from fleetsim.sim.window import StepWindow
+from fleetsim.sim.window import Growth, StepWindow, grown
 from fleetsim.workload.lengths import sample_lengths
 from fleetsim.workload.streams import stream
 
@@ -43,7 +43,7 @@ def judge_engine(scenario: Scenario, name: str, judge: JudgeConfig) -> tuple[Ste
     An API is one engine whose iteration takes the time of a token, whatever is in it.
     """
     if judge.api is not None:
-        return LinearStepTime(1.0 / judge.api.tok_s), EngineLimits(judge.api.concurrency, _API_TOKENS, _API_BLOCKS)
+        return _api_engine(judge.api)
     seen = as_rollout(scenario, judge)
     try:
         return engine_of(seen, log_probs=False)
@@ -51,10 +51,15 @@ def judge_engine(scenario: Scenario, name: str, judge: JudgeConfig) -> tuple[Ste
         raise InputError([replace(p, path=f"stations.{name}.{p.path}") for p in in_engine(seen, error)]) from None
 
 
+def _api_engine(api: ApiConfig) -> tuple[StepTime, EngineLimits]:
+    return LinearStepTime(1.0 / api.tok_s), EngineLimits(api.concurrency, _API_TOKENS, _API_BLOCKS)
+
+
 class JudgeFleet:
     """A judge's engines in the kernel, beside the fleet `home` whose rollouts they read.
 
-    It holds a row for every sample (or group) of `home` that is drawn, and in it a request for each vote.
+    It holds a row for every sample (or group) of `home` that is drawn, and in it a request for each vote; its overflow
+    (`beyond`) holds the same rows.
     """
 
     def __init__(
@@ -82,6 +87,28 @@ class JudgeFleet:
             imbalance=scenario.fleet.imbalance_limit,
             **_gate(judge.api),
         )
+        self.beyond: World | None = None
+        if judge.overflow is not None:
+            self.beyond = World(*_api_engine(judge.overflow), instances=1)
+            self.beyond.set(
+                open_loop=1,
+                asked_by=home.address,
+                reads=int(t.OF_NOTHING),
+                behind=self.world.address,
+                cap=judge.overflow.concurrency,
+                **_gate(judge.overflow),
+            )
+            self.world.set(
+                beyond=self.beyond.address,
+                after_s=judge.overflow.after_s,
+                cap_instance=self._limits.max_num_seqs,
+                line_head=-1,
+            )
+
+    @property
+    def worlds(self) -> tuple[World, ...]:
+        """Its engines, and before them the API of its overflow: where that has room, the line behind them moves."""
+        return (self.world,) if self.beyond is None else (self.beyond, self.world)
 
     def follow(self) -> None:
         """Holds as many rows as there are samples, or groups. Raises InputError for one that never fits."""
@@ -91,16 +118,19 @@ class JudgeFleet:
         n = (self._home.n_groups if of_groups else self._home.get("n_samples")) - have
         if n <= 0:
             return
-        s, g = world.add_samples(n * votes), world.add_groups(n)
-        world.groups["first"][g] = np.arange(s.start, s.stop, votes)
-        world.groups["size"][g] = world.groups["need"][g] = votes
-        samples = world.samples[s]
-        samples["group"] = np.repeat(np.arange(g.start, g.stop), votes)
         own = sample_lengths(self.judge.prompt_tokens, self._draw, n, at_least=self.judge.shared_prefix_tokens)
-        samples["prompt"] = np.repeat(own, votes)
-        samples["target"] = sample_lengths(self.judge.output_tokens, self._draw, n * votes)
+        answers = sample_lengths(self.judge.output_tokens, self._draw, n * votes)
+        for at in self.worlds:
+            s, g = at.add_samples(n * votes), at.add_groups(n)
+            at.groups["first"][g] = np.arange(s.start, s.stop, votes)
+            at.groups["size"][g] = at.groups["need"][g] = votes
+            samples = at.samples[s]
+            samples["group"] = np.repeat(np.arange(g.start, g.stop), votes)
+            samples["prompt"] = np.repeat(own, votes)
+            samples["target"] = answers
         self._check_fit(samples, self._read(have, of_groups))
-        world.bind()
+        for at in self.worlds:
+            at.bind()
 
     def _read(self, first: int, of_groups: bool) -> NDArray[np.int64]:
         """Tokens of the samples from `first` on, or of the groups, as they are when nothing cuts them."""
@@ -125,10 +155,18 @@ class JudgeFleet:
 
     def counts(self, ends: Floats) -> NDArray[np.void]:
         """Its totals at each of these times, rows of JUDGE_STEP: requests that waited, ran and were answered so far."""
+        return self._counted(self.world, self.world.samples["status"] != t.GONE, ends)
+
+    def counts_beyond(self, ends: Floats) -> NDArray[np.void]:
+        """The same of those that went to its overflow."""
+        assert self.beyond is not None
+        return self._counted(self.beyond, self.world.samples["status"] == t.GONE, ends)
+
+    def _counted(self, at: World, there: NDArray[np.bool_], ends: Floats) -> NDArray[np.void]:
         n = self.world.get("n_samples")
-        samples = self.world.samples[:n]
-        came = self.world.groups["submit_s"][samples["group"]]
-        return _totals(samples.compress(came >= 0), came[came >= 0], ends)
+        came = self.world.groups["submit_s"][self.world.samples["group"][:n]]
+        asked = (came >= 0) & there[:n]
+        return _totals(at.samples[:n].compress(asked), came[asked], ends)
 
 
 class HomeJudge:
@@ -136,6 +174,7 @@ class HomeJudge:
 
     def __init__(self, home: World) -> None:
         self.world = home
+        self.worlds = (home,)
 
     def counts(self, ends: Floats) -> NDArray[np.void]:
         """As of `JudgeFleet`; no engine computes for it alone."""
@@ -207,20 +246,24 @@ def open_judges(scenario: Scenario, home: World, replication: int) -> list[Judge
     ]
     first = 0
     for judge in reversed([judge for judge in found if isinstance(judge, JudgeFleet)]):
-        judge.world.set(next_judge=first)
-        first = judge.world.address
+        for at in reversed(judge.worlds):
+            at.set(next_judge=first)
+            first = at.address
         home.followers.append(judge.follow)
     home.set(judges=first)
     return found
 
 
 def judge_rows(judges: Sequence[JudgeFleet | HomeJudge], ends: Floats) -> NDArray[np.void]:
-    """What the judges counted until each step's end: rows of JUDGE_STEP, judge after judge."""
-    tables = [np.zeros(0, JUDGE_STEP)]
-    for k, judge in enumerate(judges):
-        judge.world.inspect()
-        tables.append(judge.counts(ends))
-        tables[-1]["judge"] = k
+    """What the judges counted until each step's end: rows of JUDGE_STEP, judge after judge, and behind them those of
+    their overflows."""
+    for judge in judges:
+        for world in judge.worlds:
+            world.inspect()
+    tables = [np.zeros(0, JUDGE_STEP), *(judge.counts(ends) for judge in judges)]
+    tables += [judge.counts_beyond(ends) for judge in judges if isinstance(judge, JudgeFleet) and judge.beyond]
+    for k, table in enumerate(tables[1:]):
+        table["judge"] = k
     return np.concatenate(tables)
 
 
@@ -228,16 +271,21 @@ def judge_metrics(records: Records, window: StepWindow) -> dict[str, dict[str, f
     """What each judge did in the window: mean requests that wait and that run, mean seconds of a request's wait, its
     engines' share of time at work (of its own ones), requests answered and US dollars, per step."""
     found: dict[str, dict[str, float]] = {}
-    for (name, judge), of in zip(judges_of(records.scenario).items(), _grown(records, window), strict=True):
+    for (name, judge), at in zip(judges_of(records.scenario).items(), _grown(records, window), strict=True):
+        of, beyond = at.all, judge.overflow
         row = {
             "waiting": of["waited_s"] / window.span_s,
             "in_service": of["served_s"] / window.span_s,
             "wait_s": of["waited_s"] / of["asked"] if of["asked"] else 0.0,
             "calls": of["answered"] / len(window.steps),
-            "usd": _usd(records.scenario, judge, of, window.span_s) / len(window.steps),
+            "usd": _usd(records.scenario, judge, at, window.span_s) / len(window.steps),
         }
         if judge.has_engines:
-            row["busy_fraction"] = of["busy_s"] / (judge.instances * window.span_s)
+            row["busy_fraction"] = at.own["busy_s"] / (judge.instances * window.span_s)
+        if beyond is not None:
+            row["overflow_share"] = at.beyond["answered"] / of["answered"] if of["answered"] else 0.0
+            row["overflow_in_use"] = at.beyond["served_s"] / window.span_s
+            row["overflow_usd"] = _api_usd(beyond, at.beyond) / len(window.steps)
         found[name] = row
     return found
 
@@ -245,37 +293,42 @@ def judge_metrics(records: Records, window: StepWindow) -> dict[str, dict[str, f
 def judging_s(records: Records, window: StepWindow) -> float:
     """Seconds that a sample is with its judges, on average: with the slowest of samples, then with that of groups."""
     each = {"sample": 0.0, "group": 0.0}
-    for judge, of in zip(judges_of(records.scenario).values(), _grown(records, window), strict=True):
-        if of["answered"]:
+    for judge, at in zip(judges_of(records.scenario).values(), _grown(records, window), strict=True):
+        if of := at.all if at.all["answered"] else None:
             each[judge.per] = max(each[judge.per], (of["waited_s"] + of["served_s"]) / of["answered"])
     return sum(each.values())
 
 
 def judges_full(records: Records, window: StepWindow) -> bool:
     """Whether a judge sets the pace: an API is asked as much as its limits let it, or engines compute all the time
-    while more wait than a fifth more of them would take."""
-    for judge, of in zip(judges_of(records.scenario).values(), _grown(records, window), strict=True):
+    while more wait than a fifth more of them would take; and its overflow, too, where it has one."""
+    span = window.span_s
+    for judge, at in zip(judges_of(records.scenario).values(), _grown(records, window), strict=True):
         if judge.api is not None:
-            api, span = judge.api, window.span_s
-            tokens = of["prompt_tokens"] + of["output_tokens"]
-            used = (
-                of["served_s"] / api.concurrency,
-                of["answered"] / (api.requests_per_s or math.inf),
-                tokens / (api.tokens_per_s or math.inf),
-            )
-            full = max(used) > _AT_LIMIT * span
+            full = _at_limit(judge.api, at.own, span)
         else:
-            busy = of["busy_s"] / (judge.instances * window.span_s)
-            full = busy > _FULL and of["waited_s"] > _WAITING * of["served_s"]
+            busy = at.own["busy_s"] / (judge.instances * span)
+            full = busy > _FULL and at.all["waited_s"] > _WAITING * at.own["served_s"]
+            full = full and (judge.overflow is None or _at_limit(judge.overflow, at.beyond, span))
         if full and judge.at != "rollout":
             return True
     return False
 
 
+def _at_limit(api: ApiConfig, of: dict[str, float], span_s: float) -> bool:
+    """Whether an API is asked as much as one of its limits lets it."""
+    used = (
+        of["served_s"] / api.concurrency,
+        of["answered"] / (api.requests_per_s or math.inf),
+        (of["prompt_tokens"] + of["output_tokens"]) / (api.tokens_per_s or math.inf),
+    )
+    return max(used) > _AT_LIMIT * span_s
+
+
 def judged_here(records: Records, window: StepWindow) -> float:
     """Tokens of answers in the window that the rollout's own engines made."""
     each = zip(judges_of(records.scenario).values(), _grown(records, window), strict=True)
-    return sum(of["output_tokens"] for judge, of in each if judge.at == "rollout")
+    return sum(at.own["output_tokens"] for judge, at in each if judge.at == "rollout")
 
 
 def judges_gpus(scenario: Scenario) -> int:
@@ -300,19 +353,26 @@ def _own_usd_per_h(scenario: Scenario, judge: JudgeConfig) -> float:
     return judge.instances * judge.engine.gpus * price
 
 
-def _usd(scenario: Scenario, judge: JudgeConfig, of: dict[str, float], span_s: float) -> float:
-    """What a judge cost in the window: its GPUs by the hour, or an API's tokens."""
-    if judge.api is None:
-        return _own_usd_per_h(scenario, judge) * span_s / HOUR_S
-    prompt = of["prompt_tokens"] * judge.api.usd_per_million_prompt_tokens
-    return (prompt + of["output_tokens"] * judge.api.usd_per_million_output_tokens) / _MILLION
+def _usd(scenario: Scenario, judge: JudgeConfig, at: Growth, span_s: float) -> float:
+    """What a judge cost in the window: its GPUs by the hour, an API's tokens, or both."""
+    own = _own_usd_per_h(scenario, judge) * span_s / HOUR_S
+    for api, of in ((judge.api, at.own), (judge.overflow, at.beyond)):
+        own += 0.0 if api is None else _api_usd(api, of)
+    return own
 
 
-def _grown(records: Records, window: StepWindow) -> list[dict[str, float]]:
+def _api_usd(api: ApiConfig, of: dict[str, float]) -> float:
+    prompt = of["prompt_tokens"] * api.usd_per_million_prompt_tokens
+    return (prompt + of["output_tokens"] * api.usd_per_million_output_tokens) / _MILLION
+
+
+def _grown(records: Records, window: StepWindow) -> list[Growth]:
     """By how much each judge's totals grew in the window."""
-    out = []
-    for k in range(len(judges_of(records.scenario))):
-        own = records.judges[records.judges["judge"] == k]
-        before = own[window.first - 1] if window.first else np.zeros((), JUDGE_STEP)
-        out.append({name: float(own[name][-1]) - float(before[name]) for name in JUDGE_COUNTS})
-    return out
+    judges, rows = judges_of(records.scenario).values(), records.judges
+    beyond = [n for n, judge in enumerate(judges) if judge.overflow is not None]
+
+    def of(k: int) -> dict[str, float]:
+        return grown(rows[rows["judge"] == k], JUDGE_COUNTS, window)
+
+    none = dict.fromkeys(JUDGE_COUNTS, 0.0)
+    return [Growth(of(n), of(len(judges) + beyond.index(n)) if n in beyond else none) for n in range(len(judges))]

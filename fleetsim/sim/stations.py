@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.config.base import unsaid
@@ -16,8 +15,8 @@ from fleetsim.engine.first_rows import UNLIMITED
 from fleetsim.engine.kernel import tables as t
 from fleetsim.engine.state import World
 from fleetsim.errors import InputError, Problem
-from fleetsim.sim.records import STATION_COUNTS, STATION_STEP, Records
-from fleetsim.sim.window import StepWindow
+from fleetsim.sim.records import STATION_COUNTS, Records
+from fleetsim.sim.window import Growth, StepWindow, grown
 from fleetsim.workload.lengths import Spec, mean_length, typical_lengths
 from fleetsim.workload.streams import seed_sequence
 from fleetsim.workload.turns import mean_turns
@@ -152,9 +151,9 @@ def station_metrics(records: Records, window: StepWindow) -> dict[str, dict[str,
     stations = stations_of(records.scenario)
     found: dict[str, dict[str, float]] = {}
     rows, beyond = records.stations[records.stations["step"] >= window.first], _overflow_rows(stations)
-    for k, (name, grown) in enumerate(zip(stations, _grown(records, window), strict=True)):
-        station = grown.station
-        of, every = grown.all, [k, *([beyond[name]] if name in beyond else [])]
+    for k, (name, at) in enumerate(zip(stations, _grown(records, window), strict=True)):
+        station = at.station
+        of, every = at.all, [k, *([beyond[name]] if name in beyond else [])]
         used, waits = (
             rows[np.isin(rows["station"], whose)][levels].sum(axis=0, dtype=np.float64)
             for levels, whose in (("used", [k]), ("waits", every))
@@ -175,11 +174,11 @@ def station_metrics(records: Records, window: StepWindow) -> dict[str, dict[str,
             "lost": of["lost"] / len(window.steps),
         }
         if station.workers is not None:
-            row["busy_fraction"] = grown.own["used_s"] / (max(1, station.workers) * window.span_s)
+            row["busy_fraction"] = at.own["used_s"] / (max(1, station.workers) * window.span_s)
         if station.overflow is not None:
-            row["overflow_share"] = grown.beyond["calls"] / of["calls"] if of["calls"] else 0.0
-            row["overflow_in_use"] = grown.beyond["used_s"] / window.span_s
-            row["overflow_usd"] = _overflow_usd(station.overflow, grown.beyond) / len(window.steps)
+            row["overflow_share"] = at.beyond["calls"] / of["calls"] if of["calls"] else 0.0
+            row["overflow_in_use"] = at.beyond["used_s"] / window.span_s
+            row["overflow_usd"] = _overflow_usd(station.overflow, at.beyond) / len(window.steps)
         found[name] = row
     return found
 
@@ -247,13 +246,13 @@ def station_usd(records: Records, window: StepWindow) -> float:
     """US dollars of the workers in the window: of all that are there, or of those in use where nothing limits them; and
     of what went to an overflow."""
     usd = 0.0
-    for grown in _grown(records, window):
-        station = grown.station
-        in_use = grown.own["used_s"] + station.warm * window.span_s
+    for at in _grown(records, window):
+        station = at.station
+        in_use = at.own["used_s"] + station.warm * window.span_s
         hours = in_use if station.workers is None else station.workers * window.span_s
         usd += station.worker_price_usd_per_h * hours / HOUR_S
         if station.overflow is not None:
-            usd += _overflow_usd(station.overflow, grown.beyond)
+            usd += _overflow_usd(station.overflow, at.beyond)
     return usd
 
 
@@ -261,30 +260,19 @@ def _overflow_usd(overflow: OverflowConfig, of: dict[str, float]) -> float:
     return overflow.usd_per_call * of["calls"] + overflow.worker_price_usd_per_h * of["used_s"] / HOUR_S
 
 
-class _Grown(Struct):
-    """By how much the totals of a station grew in a window: of its own workers, and of its overflow (0 without one)."""
-
+class _Growth(Growth):
     station: StationConfig
-    own: dict[str, float]
-    beyond: dict[str, float]
-
-    @property
-    def all(self) -> dict[str, float]:
-        """Of both together."""
-        return {name: of + self.beyond[name] for name, of in self.own.items()}
 
 
-def _grown(records: Records, window: StepWindow) -> list[_Grown]:
+def _grown(records: Records, window: StepWindow) -> list[_Growth]:
     """By how much each station's totals grew in the window."""
-    stations = stations_of(records.scenario)
+    stations, rows = stations_of(records.scenario), records.stations
     beyond, none = _overflow_rows(stations), dict.fromkeys(STATION_COUNTS, 0.0)
 
     def of(k: int) -> dict[str, float]:
-        own = records.stations[records.stations["station"] == k]
-        before = own[window.first - 1] if window.first else np.zeros((), STATION_STEP)
-        return {name: float(own[name][-1]) - float(before[name]) for name in STATION_COUNTS}
+        return grown(rows[rows["station"] == k], STATION_COUNTS, window)
 
     return [
-        _Grown(station, of(k), of(beyond[name]) if name in beyond else none)
+        _Growth(of(k), of(beyond[name]) if name in beyond else none, station)
         for k, (name, station) in enumerate(stations.items())
     ]

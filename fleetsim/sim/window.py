@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,25 @@ class StepWindow(Struct, frozen=True):
     def step_s(self) -> float:
         """Seconds of a step, in the mean."""
         return self.span_s / len(self.steps)
+
+
+class Growth(Struct):
+    """By how much the totals of a station or a judge grew in a window: of its own workers or engines, and of its
+    overflow (0 without one)."""
+
+    own: dict[str, float]
+    beyond: dict[str, float]
+
+    @property
+    def all(self) -> dict[str, float]:
+        """Of both together."""
+        return {name: of + self.beyond[name] for name, of in self.own.items()}
+
+
+def grown(rows: NDArray[Any], counts: Sequence[str], window: StepWindow) -> dict[str, float]:
+    """By how much these columns grew in the window. rows: the totals of one station, at the end of each step."""
+    before = rows[window.first - 1] if window.first else np.zeros((), rows.dtype)
+    return {name: float(rows[name][-1]) - float(before[name]) for name in counts}
 
 
 def window_of(records: Records) -> StepWindow:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fleetsim.config import Scenario, default_scenario, dump_scenario, json_schema, scenario_from_mapping, with_changes
-from fleetsim.config.workload import ConstantTokens, Empirical, Gamma, Histogram, Lognormal
+from fleetsim.config.workload import ConstantSeconds, ConstantTokens, Empirical, Gamma, Histogram, Lognormal
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError, Problem
 
@@ -215,6 +215,13 @@ def test_a_wrong_field_raises_no_second_complaint_from_a_rule_that_reads_it() ->
 def test_rules_hold_for_scenarios_built_in_python_too() -> None:
     with pytest.raises(ValidationError, match=r"multiple of workload\.group_size"):
         Scenario.model_validate({"trainer": {"batch_samples": 7}})
+
+
+def test_with_changes_leaves_the_mappings_that_it_is_given_alone() -> None:
+    turns = {"count": 3, "tool_latency_s": {"mean": 5.0, "cv": 1.0}}
+    changed = with_changes(default_scenario(), {"workload.turns": turns, "workload.turns.tool_latency_s": 4.0})
+    assert changed.workload.turns.tool_latency_s == ConstantSeconds(value=4.0)
+    assert turns == {"count": 3, "tool_latency_s": {"mean": 5.0, "cv": 1.0}}
 
 
 def test_with_changes_sets_paths_and_validates() -> None:

@@ -72,6 +72,9 @@ for name in sys.argv[1:]:
             run_requests(near, EngineLimits(4, 64, 40), [5] * 6, 7)
         elif name == "prompt_table_s":
             simulate(with_changes(scenario, {"engine.disaggregation": {"prefill": 2}}))
+        elif name.startswith("lane"):
+            plays = {"in_flight_unit": "environments", "max_in_flight_samples": 64, "group_placement": "spread"}
+            simulate(with_changes(scenario, {f"fleet.{key}": value for key, value in plays.items()}))
         elif name == "log":
             simulate(scenario, activity=True)
         elif name == "loaded_s":

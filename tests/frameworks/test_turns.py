@@ -64,6 +64,26 @@ def test_roll_reads_its_environments_from_a_parent(tmp_path: Path, package: str,
     assert TURNS in result.scenario.assumed  # the cap of the turns, not their number
 
 
+@pytest.mark.parametrize(
+    ("settings", "unit"),
+    [
+        ("", "environments"),
+        ("async_generation_ratio: 1\nrollout_batch_size: 48", "environments"),
+        # a batch that is no multiple of the 16 environments, or more games than it needs: the first to end make it
+        ("rollout_batch_size: 24", "samples"),
+        ("train_env_manager.max_traj_per_env: 2", "samples"),
+        # which an asynchronous pipeline sets itself
+        ("train_env_manager.max_traj_per_env: 2\nasync_generation_ratio: 1", "environments"),
+    ],
+)
+def test_roll_deals_a_steps_games_out_to_its_environments(settings: str, unit: str) -> None:
+    text = ROLL.format(whole=8192).replace(
+        "rollout_batch_size: 16\n", "" if "rollout" in settings else "rollout_batch_size: 16\n"
+    )
+    scenario = read("roll", f"{text}{settings}\n").scenario
+    assert (scenario.fleet.in_flight_unit, scenario.fleet.max_in_flight_samples) == (unit, 16)
+
+
 def test_a_parent_that_is_not_there_is_told_and_so_are_the_turns() -> None:
     result = read("roll", f"defaults: [config/ponds@_here_]\n{ROLL.format(whole=8192)}")
     assert [n.setting for n in result.not_modelled if "config/ponds" in n.setting]

@@ -16,6 +16,7 @@ from fleetsim.search.best import Best
 from fleetsim.search.objective import objective
 from fleetsim.search.workers import with_workers
 from fleetsim.size.size import Sizing, size
+from fleetsim.workload.lengths import mean_length
 
 AGENTS: dict[str, Any] = {
     "workload.turns": {"count": 3, "tool_latency_s": {"kind": "gamma", "mean": 6, "cv": 1.0}},
@@ -105,6 +106,31 @@ def test_no_pair_of_instances_and_judges_is_better_and_advice_comes_true(
             assert promise["low"] <= again.mean[name] <= promise["high"], (advised["what"], name)
 
 
+@pytest.mark.parametrize(("per_million", "more"), [(60.0, {}), (15.0, {"after_s": 3.0, "requests_per_s": 2.0})])
+def test_no_count_of_judges_is_better_beside_an_overflow_that_costs_money(
+    per_million: float, more: dict[str, float]
+) -> None:
+    """Against all counts in long runs, as of tools below."""
+    engine = {"kind": "constant", "instance_tok_s": 300.0, "max_num_seqs": 8}
+    overflow = {"usd_per_million_output_tokens": per_million, "tok_s": 60.0, **more}
+    judge = {"engine": engine, "output_tokens": 200, "price_usd_per_gpu_h": 2.0, "overflow": overflow}
+    changes: dict[str, Any] = {"stations.judge": judge, "trainer.fixed_s": 8.0}
+    job = fs.load({}, {"run.replications": 2, **changes}, batch=64, len=400, max_len=1200, instance_tok_s=1500)
+    plan = sized(job)
+    (crew,) = plan.crews
+
+    def cost(judges: int) -> float:
+        scenario = with_instances(with_workers(planned(job.scenario, job.given), {"judge": judges}), plan.instances)
+        run = simulated(with_changes(scenario, {"run.steps": 60}), 0)
+        return float(run["step_s"]) * float(run["cost_per_step"])
+
+    counts = sorted({*range(1, 12), crew.workers})
+    costs = {n: cost(n) for n in counts}
+    assert costs[crew.workers] <= 1.01 * min(costs.values()), (crew.workers, costs)
+    assert max(costs.values()) > 1.02 * costs[crew.workers], "else the test says nothing"
+    assert crew.told()["overflow_usd"] == crew.with_them.mean("stations.judge.overflow_usd") > 0.0
+
+
 def test_plenty_of_priced_sandboxes_do_not_make_the_fleet_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """At a price, a million of them cost so much beside any instance that the fastest fleet is the best."""
     seen = list[int]()
@@ -150,6 +176,19 @@ def test_free_sandboxes_are_the_fewest_that_hardly_cost_time_and_advice_comes_tr
         again = result.asked.with_(sandboxes=workers, instances=instances, seed=7).simulate(replications=1)
         for name, promise in one["promise"].items():
             assert promise["low"] <= again.mean[name] <= promise["high"], (one["what"], name)
+
+
+def test_beside_an_overflow_a_call_that_waits_for_its_turn_has_no_worker() -> None:
+    """In use are as many as Little says: calls that begin at its own times their seconds. Others are paid by call."""
+    tools = {"calls_per_s": 4.0, "overflow": {"usd_per_call": 0.01, "after_s": 2.0}}
+    plan = sized(fs.load({}, {**AGENTS, "stations.tools": tools}, batch=64, len=400, max_len=1200, instance_tok_s=1500))
+    (crew,) = plan.crews
+    of = {name: crew.with_them.mean(f"stations.tools.{name}") for name in ("calls", "overflow_share", "overflow_usd")}
+    begun = (1.0 - of["overflow_share"]) * of["calls"]
+    seconds = mean_length(plan.scenario.workload.turns.tool_latency_s)
+    assert crew.busy * crew.workers * crew.with_them.mean("step_s") == pytest.approx(begun * seconds, rel=0.1)
+    assert 0.1 < crew.told()["overflow_share"] == of["overflow_share"] < 0.9
+    assert of["overflow_usd"] == pytest.approx(0.01 * of["overflow_share"] * of["calls"], rel=0.05)
 
 
 @pytest.mark.parametrize(

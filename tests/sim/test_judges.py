@@ -266,7 +266,7 @@ def judged(scenario: Scenario, groups: int, every_s: float | None = None, until_
     while every_s is not None and not fleet.quiet():
         now += every_s
         fleet.advance(now)
-        for world in (fleet.world, *(judge.world for judge in fleet.judges)):
+        for world in (fleet.world, *(world for judge in fleet.judges for world in judge.worlds)):
             command(world.address, int(t.CMD_HOLD), int(t.ALL), now, now)
     fleet.advance(until_s)
     return fleet
@@ -407,7 +407,7 @@ def judges(draw: st.DrawFn) -> dict[str, Any]:
     return {
         "engine": engine | {"name": draw(st.sampled_from(["vllm", "sglang", "tensorrt-llm"]))},
         "instances": draw(st.integers(1, 2)),
-        "api": draw(st.sampled_from([None, api])),
+        **draw(st.sampled_from([{}, {"api": api}, {"overflow": api}, {"overflow": {**api, "after_s": 0.5}}])),
         "per": draw(st.sampled_from(["sample", "group"])),
         "votes": draw(st.integers(1, 3)),
         "prompt_tokens": 20,
@@ -422,7 +422,7 @@ def test_each_trained_sample_was_read_once(plain: Scenario, judge: Any, teacher:
     """Any scenario with any judges: nothing is ready before each judge has answered, and the books balance."""
     holds, here = how
     if here:
-        teacher |= {"at": "rollout", "per": "sample", "api": None}
+        teacher |= {"at": "rollout", "per": "sample", "api": None, "overflow": None}
     changes = {"stations": {"judge": judge, "teacher": teacher, "reward": {"holds_slot": holds}}}
     scenario = with_changes(plain, changes)
     seen: list[Fleet] = []
@@ -456,8 +456,14 @@ def test_each_trained_sample_was_read_once(plain: Scenario, judge: Any, teacher:
         assert np.all(votes["scored"][own] == each.judge.votes)
         assert np.all(votes["ready_s"][own] <= world.groups["ready_s"][of] + 1e-9)
         n = each.world.get("n_samples")
-        waiting = np.isin(each.world.samples["status"][:n], [t.WAITING, t.RUNNING, t.AWAY]).sum()
-        assert each.world.get("in_flight") == waiting == each.world.instances["load"].sum()
+        for there in each.worlds:
+            waiting = np.isin(there.samples["status"][:n], [t.WAITING, t.RUNNING, t.AWAY]).sum()
+            assert there.get("in_flight") == waiting == there.instances["load"].sum()
+        if each.beyond is not None:
+            went = each.world.samples["status"][:n] == t.GONE
+            sent = [at.samples["sent_s"][:n] >= 0 for at in each.worlds]
+            assert not np.any(sent[1] & went)
+            assert not np.any(sent[0] & ~went)
         rows = each.counts(run.steps["end_s"])
         assert np.all(np.diff(rows["answered"]) >= 0)
         assert np.all(rows["asked"] >= rows["answered"])

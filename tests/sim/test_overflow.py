@@ -1,7 +1,7 @@
 """Stations with an overflow: workers of another kind behind their own.
 
 - By hand: who goes there, and when: at once, after a wait, at a rate, to a limited number of workers, for an episode.
-- Erlang B, M/M/c with a fixed patience, and M/M/(c + m): shares and waits in closed form.
+- Erlang B, M/M/c and M/D/1 (a rate) with a fixed patience, and M/M/(c + m): shares and waits in closed form.
 - Call by call against a simulator of its own, in which a call is a row and time a heap.
 - Jumps against the loop; books that balance; what it costs.
 """
@@ -58,6 +58,35 @@ def test_who_goes_there_by_hand(
     told = metrics_of(run)["stations"]["tools"]
     assert told["overflow_share"] == there / 3
     assert told["overflow_usd"] == 0.5 * there
+
+
+@pytest.mark.parametrize(
+    ("own", "overflow", "finish", "waited_s", "there"),
+    [
+        # all three ask at 1, of which one may begin; the others go there at once, also where a worker is free
+        ({}, {}, (6, 6, 6), 0, 2),
+        ({"workers": 3}, {}, (6, 6, 6), 0, 2),
+        # at 3 both are open, and its own is first; the third has waited for as long, and goes there
+        ({}, {"after_s": 2.0}, (6, 8, 8), 4, 1),
+        # it waits for another second first; nobody does who begins at 5
+        ({}, {"after_s": 3.0}, (6, 8, 9), 5, 1),
+        ({}, {"after_s": 5.0}, (6, 8, 10), 6, 0),
+        # one goes there at 1, and the third begins at 3 at its own: one there has a second's turn, too
+        ({}, {"calls_per_s": 0.5}, (6, 6, 8), 2, 1),
+        ({}, {"workers": 1}, (6, 6, 8), 2, 1),
+        # the one worker is free at 5
+        ({"workers": 1}, {"after_s": 4.5}, (6, 10, 10.5), 8.5, 1),
+    ],
+)
+def test_what_a_rate_lets_wait_goes_there_by_hand(
+    own: dict[str, Any], overflow: dict[str, Any], finish: tuple[float, ...], waited_s: float, there: int
+) -> None:
+    """A call every two seconds."""
+    run = one_batch([2, 2, 2], TWO_TURNS, tools={"calls_per_s": 0.5, **own, "overflow": overflow})
+    assert np.sort(run.samples["finish_s"]) == pytest.approx(finish, abs=1e-2)
+    mine, beyond = run.stations[-2:]
+    assert (mine["calls"], beyond["calls"]) == (3 - there, there)
+    assert mine["waited_s"] + beyond["waited_s"] == pytest.approx(waited_s, abs=0.1)
 
 
 @pytest.mark.parametrize("there", [{"workers": 2, "start_s": 1.0}, {"calls_per_s": 0.5}, {}])
@@ -129,6 +158,31 @@ def test_the_share_that_overflows_is_erlang_b_and_with_a_wait_that_of_a_fixed_pa
     assert half < 0.1 * mean, "else the test says nothing"
 
 
+def with_patience_at_a_rate(rate: float, calls_per_s: float, patience_s: float) -> float:
+    """The same of a queue whose calls begin so far apart, M/D/1: what is ahead of a call that is let in has the law of
+    the queue that nobody leaves (Erlang 1909), which with a load above 1 is a measure as well."""
+    gap_s = 1.0 / calls_per_s
+    ahead = [rate * (patience_s - k * gap_s) for k in range(int(patience_s / gap_s) + 1)]
+    within = sum(math.exp(x) * (-x) ** k / math.factorial(k) for k, x in enumerate(ahead))
+    return 1.0 - within / (1.0 + rate * gap_s * within)
+
+
+@pytest.mark.parametrize(("rate", "calls_per_s", "after_s"), [(3.2, 4.0, 0.0), (3.2, 4.0, 0.6), (6.0, 4.0, 0.4)])
+def test_the_share_that_a_rate_lets_overflow_is_that_of_m_d_1_with_a_fixed_patience(
+    rate: float, calls_per_s: float, after_s: float
+) -> None:
+    """Without a wait, Erlang B of one server, whatever its law: load / (1 + load). A million workers are no limit."""
+    theory = with_patience_at_a_rate(rate, calls_per_s, after_s)
+    if not after_s:
+        assert theory == pytest.approx(rate / (rate + calls_per_s))
+    station = {"calls_per_s": calls_per_s, "overflow": {"after_s": after_s}}
+    found = [overflowed(station, rate, 10_000, seed) for seed in range(8)]
+    assert overflowed(station | {"workers": 1_000_000}, rate, 10_000, 0) == found[0]
+    mean, half = np.mean([share for share, _ in found]), 2.365 * np.std([s for s, _ in found], ddof=1) / math.sqrt(8)
+    assert abs(mean - theory) < 1.5 * half
+    assert half < 0.1 * mean, "else the test says nothing"
+
+
 def test_as_many_workers_there_with_one_queue_are_m_m_c() -> None:
     """Two and two that serve alike: the wait of M/M/4."""
     found = [overflowed({"workers": 2, "overflow": {"workers": 2}}, 3.2, 20_000, seed)[1] for seed in range(8)]
@@ -138,20 +192,20 @@ def test_as_many_workers_there_with_one_queue_are_m_m_c() -> None:
 
 
 def by_hand(
-    came: list[float], needs: list[float], workers: int, start_s: float, timeout_s: float, overflow: dict[str, Any]
-) -> tuple[list[float], list[bool]]:
+    came: list[float], needs: list[float], workers: int, start_s: float, timeout_s: float, gap_s: float,
+    overflow: dict[str, Any],
+) -> tuple[list[float], list[bool]]:  # fmt: skip
     """When each call ends, and whether it went there: whoever is first in the queue goes to the first place that it may
-    have. At each time first what ends, then what comes, then who is given up, then who goes there."""
+    have, where its turn has come. At each time first what ends, then what comes, then who is given up, then who begins,
+    then who goes there."""
     queue, busy, ends = deque[int](), [0, 0], [math.inf] * len(came)
-    there, opens_s = [False] * len(came), 0.0
+    there, opens_s = [False] * len(came), [0.0, 0.0]
     times = [(t, 1, i) for i, t in enumerate(came)]
     heapq.heapify(times)
 
     def begin(i: int, t: float, where: int) -> None:
-        nonlocal opens_s
         busy[where], there[i] = busy[where] + 1, bool(where)
-        if where:
-            opens_s = t + 1.0 / overflow.get("calls_per_s", math.inf)
+        opens_s[where] = t + (1.0 / overflow.get("calls_per_s", math.inf) if where else gap_s)
         own_s = overflow.get("start_s", 0.0) if where else start_s
         ends[i] = min(t + own_s + needs[i], came[i] + timeout_s)
         heapq.heappush(times, (ends[i], 0, i))
@@ -160,31 +214,34 @@ def by_hand(
         t, what, i = heapq.heappop(times)
         if what == 0:
             busy[there[i]] -= 1
-            if not there[i] and queue:
+            if not there[i] and queue and opens_s[0] <= t:
                 begin(queue.popleft(), t, 0)
-        elif what == 1 and busy[0] < workers:
-            begin(i, t, 0)
         elif what == 1:
             queue.append(i)
             heapq.heappush(times, (t + timeout_s, 2, i))
         while queue:  # of what is left, the first one leaves, or is looked at again
             first = queue[0]
-            may_s = max(came[first] + overflow.get("after_s", 0.0), opens_s)
+            own_s = opens_s[0] if busy[0] < workers else math.inf
+            may_s = max(came[first] + overflow.get("after_s", 0.0), opens_s[1])
             if came[first] + timeout_s <= t:
                 ends[queue.popleft()] = t
+            elif own_s <= t:
+                begin(queue.popleft(), t, 0)
             elif busy[1] < overflow.get("workers", math.inf) and may_s <= t:
                 begin(queue.popleft(), t, 1)
             else:
-                if may_s > t:
-                    heapq.heappush(times, (may_s, 3, first))
+                later_s = min((x for x in (own_s, may_s) if x > t), default=math.inf)
+                if later_s < math.inf:
+                    heapq.heappush(times, (later_s, 3, first))
                 break
     return ends, there
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(24))
 def test_call_by_call_it_is_what_a_simulator_of_its_own_does(seed: int) -> None:
     """A call comes when its first turn has its token, and the second turn takes an iteration, or what is left of one
-    before: so much later the rollout is through, and no other rollout in another order."""
+    before: so much later the rollout is through, and no other rollout in another order. The last twelve have a rate of
+    their own, every other one without a limit on workers."""
     draw = np.random.default_rng(seed)
     workers, n, timeout_s = int(draw.integers(1, 5)), 600, float(draw.choice([math.inf, 4.0]))
     start_s = float(draw.choice([0.0, 0.21]))
@@ -197,12 +254,19 @@ def test_call_by_call_it_is_what_a_simulator_of_its_own_does(seed: int) -> None:
     station: dict[str, Any] = {"workers": workers, "start_s": start_s, "overflow": overflow, "lost": "truncated"}
     if timeout_s < math.inf:
         station["timeout_s"] = timeout_s
+    gap_s = 0.0
+    if seed >= 12:
+        station["calls_per_s"] = float(draw.uniform(0.6, 1.2) * workers)
+        gap_s = 1.0 / station["calls_per_s"]
+        if seed % 2:
+            del station["workers"]
+            workers = n
     fleet = open_fleet(arrivals, {"tools": station}, {"mean": 1.0, "cv": 1.0, "max": 3.0}, 2, seed)
     fleet.advance(math.inf)
     rows = fleet.world.samples[:n]
     ends, there = by_hand(
         rows["first_token_s"].tolist(), fleet.world.tool_s[rows["first_call"]].tolist(), workers, start_s, timeout_s,
-        overflow,
+        gap_s, overflow,
     )  # fmt: skip
     late = rows["made"] == 1
     after = rows["finish_s"] - np.array(ends)
@@ -214,11 +278,12 @@ def test_call_by_call_it_is_what_a_simulator_of_its_own_does(seed: int) -> None:
     assert own["late"] + beyond["late"] == late.sum()
 
 
-def test_jumps_are_the_loop() -> None:
+@pytest.mark.parametrize("limit", [{"workers": 2}, {"calls_per_s": 6.0}])
+def test_jumps_are_the_loop(limit: dict[str, Any]) -> None:
     """A hold of no seconds ends every jump at its next iteration, as in `test_stations.py`."""
     arrivals = np.cumsum(np.random.default_rng(3).exponential(0.05, 80))
     own = {
-        "workers": 2, "start_s": 0.05, "timeout_s": 1.2, "failure_share": 0.1, "tries": 2, "lost": "truncated",
+        **limit, "start_s": 0.05, "timeout_s": 1.2, "failure_share": 0.1, "tries": 2, "lost": "truncated",
         "overflow": {"after_s": 0.2, "workers": 2, "calls_per_s": 4.0, "start_s": 0.1},
     }  # fmt: skip
     tools, ends, rows = {"kind": "lognormal", "mean": 0.3, "cv": 1.0}, [], []
@@ -264,8 +329,8 @@ def test_what_goes_there_is_paid_and_nothing_else_changes() -> None:
     ("changes", "told"),
     [
         ({"overflow": {}}, r"stations\.tools\.workers: calls go to stations\.tools\.overflow when all of these are "
-         r"taken, and there is no limit on them; give a number \(at a rate: calls that wait for their turn included\), "
-         r"or leave the overflow out"),
+         r"taken, and there is no limit on them; give a number, or a rate \(stations\.tools\.calls_per_s\), or leave "
+         r"the overflow out"),
         ({"workers": 4, "timeout_s": 9.0, "overflow": {"after_s": 9.0}},
          r"stations\.tools\.overflow\.after_s: 9.*timed out after 9 s, before it goes there; lower it, or raise "
          r"stations\.tools\.timeout_s"),

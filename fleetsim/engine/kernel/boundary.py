@@ -22,7 +22,7 @@ from fleetsim.engine.kernel.addresses import (
     visit_at,
 )
 from fleetsim.engine.kernel.blocks import give_back
-from fleetsim.engine.kernel.dispatch import enqueue
+from fleetsim.engine.kernel.dispatch import enqueue, leave_flight
 from fleetsim.engine.kernel.instance import account, cut, set_next
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.loads import end_load
@@ -78,7 +78,7 @@ def remove(fleet: int, i: int, s: int) -> None:
     else:
         unwait(fleet, i, s)
         drop_load(fleet, i, s)
-    w.in_flight -= 1
+    leave_flight(fleet, s)
     instance_at(w.instances, i).load -= 1
 
 
@@ -173,7 +173,7 @@ def to_client(fleet: int, s: int) -> None:
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
     instance_at(w.instances, S.instance).load -= 1
-    w.in_flight -= 1
+    leave_flight(fleet, s)
     S.instance = -1
     if S.status < AWAY:
         S.side = DECODING
@@ -237,7 +237,7 @@ def kill_here(fleet: int, i: int, t: float) -> None:
         s = next_prefilling(fleet, row)
         while s >= 0:
             withdraw(fleet, s)
-            w.in_flight -= 1
+            leave_flight(fleet, s)
             instance.load -= 1
             lose(fleet, s, t)
             s = next_prefilling(fleet, row)
@@ -352,7 +352,7 @@ def lose_rest(fleet: int, g: int, t: float) -> None:
     for s in range(group.first, group.first + group.size):
         S = sample_at(w.samples, s)
         if holds_place(fleet, s):
-            w.in_flight -= 1
+            leave_flight(fleet, s)
             instance_at(w.instances, S.instance).load -= 1
             show_load(fleet, S.instance)
         if S.status >= AWAY and S.status != GONE and (S.status != DONE or group.status == G_ABORTED):
@@ -362,7 +362,7 @@ def lose_rest(fleet: int, g: int, t: float) -> None:
             gone(fleet, s, t)
         elif S.side == PREFILLING:
             withdraw(fleet, s)
-            w.in_flight -= 1
+            leave_flight(fleet, s)
             instance_at(w.instances, S.instance).load -= 1
             show_load(fleet, S.instance)
             gone(fleet, s, t)

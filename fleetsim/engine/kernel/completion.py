@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fleetsim.engine.kernel.addresses import fleet_at, group_at, int32_at, put_int32, sample_at
 from fleetsim.engine.kernel.boundary import lose_rest
-from fleetsim.engine.kernel.dispatch import owe
+from fleetsim.engine.kernel.dispatch import leave_flight, owe
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.judges import ask_judges, ask_own
 from fleetsim.engine.kernel.members import set_load
@@ -109,7 +109,8 @@ def answered(judge: int, r: int, t: float) -> None:
 
     An answer that nobody wants any more is thrown away: what was asked is answered.
     """
-    w = fleet_at(judge, 0)
+    of = judge if fleet_at(judge, 0).behind == 0 else fleet_at(judge, 0).behind
+    w = fleet_at(of, 0)
     key = sample_at(w.samples, r).group
     votes = group_at(w.groups, key)
     votes.scored += 1
@@ -191,5 +192,5 @@ def leave_instance(fleet: int, s: int) -> None:
     """An instance has one sample less, unless this one was taken from it already."""
     w = fleet_at(fleet, 0)
     if sample_at(w.samples, s).instance >= 0:
-        w.in_flight -= 1
+        leave_flight(fleet, s)
         set_load(fleet, sample_at(w.samples, s).instance, LESS)

@@ -1,4 +1,8 @@
-"""What is sent, when, and to whom: credits and caps, routers, and arrival at an instance."""
+"""What is sent, when, and to whom: credits and caps, routers, and arrival at an instance.
+
+Where environments play the groups, each lane of them has a place for every sample of one. The groups that are let in
+are dealt out to the lanes evenly: a place that is free takes the next sample of its own lane, and of no other.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from fleetsim.engine.kernel.addresses import (
     group_at,
     instance_at,
     int32_at,
+    lane_at,
     pool_at,
     put_int32,
     sample_at,
@@ -18,7 +23,17 @@ from fleetsim.engine.kernel.instance import cut, mark
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import set_load, wait_back
 from fleetsim.engine.kernel.prefill import prefill_for
-from fleetsim.engine.kernel.tables import EVALUATED, G_NEW, G_OPEN, IDLE, MORE, PREFILLING, PREFIX_AFFINITY, ROUND_ROBIN
+from fleetsim.engine.kernel.tables import (
+    EVALUATED,
+    G_NEW,
+    G_OPEN,
+    IDLE,
+    MORE,
+    PREFILLING,
+    PREFIX_AFFINITY,
+    ROUND_ROBIN,
+    UNSENT,
+)
 from fleetsim.engine.kernel.trees import tree_first
 
 
@@ -111,6 +126,8 @@ def send(fleet: int, i: int, s: int, t: float) -> None:
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
     w.in_flight += 1
+    if w.n_lanes > 0:
+        lane_at(w.lanes, int32_at(w.lane_of, S.group)).free -= 1
     S.sent_s = t
     if S.goal == 0:
         S.goal = turn_goal(fleet, s)
@@ -119,9 +136,21 @@ def send(fleet: int, i: int, s: int, t: float) -> None:
 
 
 @compiled
-def owe(fleet: int, g: int) -> None:
-    """A group was lost: the step that it was reserved for lacks one."""
+def leave_flight(fleet: int, s: int) -> None:
+    """A sample is in flight no more: its place is free."""
     w = fleet_at(fleet, 0)
+    w.in_flight -= 1
+    if w.n_lanes > 0:
+        lane_at(w.lanes, int32_at(w.lane_of, sample_at(w.samples, s).group)).free += 1
+
+
+@compiled
+def owe(fleet: int, g: int) -> None:
+    """A group was lost: the step that it was reserved for lacks one, and so does its lane."""
+    w = fleet_at(fleet, 0)
+    if w.n_lanes > 0:
+        lane_at(w.lanes, int32_at(w.lane_of, g)).begun -= 1
+        w.begun -= 1
     if w.target_groups > 0:
         put_int32(w.owed, w.n_owed, group_at(w.groups, g).target)
         w.n_owed += 1
@@ -161,6 +190,59 @@ def may_start(fleet: int) -> bool:
 
 
 @compiled
+def begin_group(fleet: int, g: int, i: int, t: float) -> None:
+    """A sample of the group was sent to instance i; the first one begins it, and uses a credit."""
+    w = fleet_at(fleet, 0)
+    group = group_at(w.groups, g)
+    version = instance_at(w.instances, i).version
+    if group.status == G_NEW:
+        group.status = G_OPEN
+        group.version = version
+        group.submit_s = t
+        reserve(fleet, g)
+        if w.credits > 0:
+            w.credits -= 1
+    elif version < group.version:
+        group.version = version
+
+
+@compiled
+def deal(fleet: int, t: float) -> bool:
+    """Fills the free places of every lane. False: more groups must be drawn first.
+
+    A lane may have begun as many groups as all that are let in come to for each, rounded up.
+    """
+    w = fleet_at(fleet, 0)
+    for k in range(1, w.n_lanes + 1):
+        lane = lane_at(w.lanes, k)
+        while lane.free > 0:
+            if lane.left == 0 or group_at(w.groups, lane.group).status != G_OPEN:
+                lane.left = 0
+                share = (w.begun + max(w.credits, 1) + w.n_lanes - 1) // w.n_lanes
+                if not may_start(fleet) or lane.begun >= share:
+                    break
+                if w.next_group >= w.n_groups:
+                    return False
+            g = w.next_group if lane.left == 0 else lane.group
+            i = route_sample(fleet, g)
+            if i < 0:
+                return True
+            if lane.left == 0:
+                lane.group = g
+                lane.left = group_at(w.groups, g).size
+                lane.begun += 1
+                w.begun += 1
+                w.next_group += 1
+                put_int32(w.lane_of, g, k)
+            s = group_at(w.groups, g).first + group_at(w.groups, g).size - lane.left
+            lane.left -= 1
+            if sample_at(w.samples, s).status == UNSENT:  # it may be complete without it
+                send(fleet, i, s, t)
+                begin_group(fleet, g, i, t)
+    return True
+
+
+@compiled
 def dispatch(fleet: int, t: float) -> bool:
     """Sends what credits and caps allow. False: more groups must be drawn first."""
     w = fleet_at(fleet, 0)
@@ -177,6 +259,8 @@ def dispatch(fleet: int, t: float) -> bool:
         send(fleet, i, int32_at(w.requeue, w.n_requeued), t)
     if w.n_blocked > 0:  # a full buffer stops what is trained, not what is evaluated
         return True
+    if w.n_lanes > 0:
+        return deal(fleet, t)
     while may_start(fleet):
         g = w.next_group
         if g >= w.n_groups:
@@ -202,16 +286,7 @@ def dispatch(fleet: int, t: float) -> bool:
                 return True
             send(fleet, i, s, t)
             w.sent += 1
-        version = instance_at(w.instances, i).version
-        if group.status == G_NEW:
-            group.status = G_OPEN
-            group.version = version
-            group.submit_s = t
-            reserve(fleet, g)
-            if w.credits > 0:
-                w.credits -= 1
-        elif version < group.version:
-            group.version = version
+        begin_group(fleet, g, i, t)
         if w.together == 1 or w.sent == group.size:
             w.sent = 0
             w.next_group += 1

@@ -8,7 +8,7 @@ from fleetsim.engine.kernel.addresses import fleet_at, float_at, instance_at, in
 from fleetsim.engine.kernel.dispatch import dispatch, route_sample, send
 from fleetsim.engine.kernel.instance import EPSILON
 from fleetsim.engine.kernel.jit import compiled, entry
-from fleetsim.engine.kernel.judges import next_of_judges, put_to
+from fleetsim.engine.kernel.judges import move_line, next_of_judges, put_to
 from fleetsim.engine.kernel.landing import come_back, end_call, land
 from fleetsim.engine.kernel.plan import plan
 from fleetsim.engine.kernel.prompts import land_prompts
@@ -86,7 +86,7 @@ def land_all(fleet: int, horizon: float) -> None:
 
 @compiled
 def move_judge(judge: int, now: float, horizon: float) -> None:
-    """What happens at a judge up to the horizon: iterations end, requests and computed prompts arrive."""
+    """What happens at a judge up to the horizon: iterations end, requests and prompts arrive, the line moves."""
     w = fleet_at(judge, 0)
     w.now = now
     land_all(judge, horizon)
@@ -97,6 +97,8 @@ def move_judge(judge: int, now: float, horizon: float) -> None:
             put_to(judge, r, now)
         else:
             come_back(judge, r, now)
+    if w.beyond != 0:
+        move_line(judge, now)
 
 
 @compiled

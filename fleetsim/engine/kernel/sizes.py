@@ -16,6 +16,7 @@ from fleetsim.engine.kernel.tables import (
     ACCOUNTS,
     GROUP,
     INSTANCE,
+    LANE,
     LEVELS,
     LOG,
     NEEDS,
@@ -129,4 +130,6 @@ SIZES: dict[str, TableSize] = {
     "pools": TableSize(POOL, lambda w: (w["n_pools"],), "an instance's own pool, as `World` gives it"),
     "log": TableSize(LOG, lambda w: (w["cap_log"],), "account writes no row beyond cap_log, and counts those lost"),
     "loaded_s": TableSize(FLOAT, lambda w: (w["n_samples"] if w["hosts"] else 0,), "a sample's own row"),
+    "lanes": TableSize(LANE, lambda w: (w["n_lanes"] + 1,), "`deal` counts to n_lanes, and 0 is nobody's"),
+    "lane_of": TableSize(SHORT, _groups, "a group's own row"),
 }

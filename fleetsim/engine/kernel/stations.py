@@ -4,8 +4,9 @@ A call waits, first come first served, until a worker is free; the worker starts
 with its rollout. A worker that is kept warm needs no start. Where calls begin at a rate at most, a call keeps its
 worker until its turn: nobody behind it could have used it. Behind a station's own workers there may be others, its
 overflow, a row of its own: the first call that waits goes there once it has waited for long enough, one of them is free
-and their rate lets it begin. What the call does to its sample is `landing.py`'s: nothing
-here knows a route. A call that was made is answered, also where nobody wants its rollout any more.
+and their rate lets it begin. There a call that waits for its turn has no worker, and may go, too. What the call does to
+its sample is `landing.py`'s: nothing here knows a route. A call that was made is answered, also where nobody wants its
+rollout any more.
 """
 
 from __future__ import annotations
@@ -81,6 +82,15 @@ def tally(fleet: int, k: int, t: float) -> None:
 
 
 @compiled
+def own_s(fleet: int, k: int, t: float) -> float:
+    """When, from t on, the first call that waits at station k may have one of its workers; infinite: none is free."""
+    station = station_at(fleet_at(fleet, 0).stations, k)
+    if station.used >= station.workers:
+        return math.inf
+    return t if station.overflow == 0 else max(t, station.open_s)
+
+
+@compiled
 def overflow_s(fleet: int, k: int, t: float) -> float:
     """When, from t on, the first call that waits at station k may go to its overflow; infinite: not as things are."""
     w = fleet_at(fleet, 0)
@@ -95,14 +105,14 @@ def overflow_s(fleet: int, k: int, t: float) -> float:
 
 @compiled
 def look_at_heads(fleet: int, t: float) -> None:
-    """When the next call leaves a queue for which no worker was free: of a station's calls the first one."""
+    """When the next call leaves a queue: of a station's calls the first one."""
     w = fleet_at(fleet, 0)
     w.late_s = math.inf
     for k in range(w.n_stations):
         station = station_at(w.stations, k)
         if station.head >= 0:
             late_s = visit_at(w.visits, station.head).came_s + station.timeout_s
-            w.late_s = min(w.late_s, late_s, overflow_s(fleet, k, t))
+            w.late_s = min(w.late_s, late_s, own_s(fleet, k, t), overflow_s(fleet, k, t))
 
 
 @compiled
@@ -116,7 +126,6 @@ def first_out(fleet: int, k: int, t: float) -> int:
     if station.head < 0:
         station.tail = -1
     station.waiting -= 1
-    look_at_heads(fleet, t)
     return s
 
 
@@ -183,7 +192,7 @@ def call(fleet: int, s: int, k: int, need_s: float, t: float) -> bool:
     V.need_s = need_s
     V.calls += 1
     station.calls += 1
-    if V.holds == 1 or station.used < station.workers:
+    if V.holds == 1 or (station.head < 0 and own_s(fleet, V.station, t) <= t):
         station.used += 1 - V.holds
         serve(fleet, s, t)
         return True
@@ -201,6 +210,22 @@ def call(fleet: int, s: int, k: int, need_s: float, t: float) -> bool:
 
 
 @compiled
+def take_first(fleet: int, k: int, to: int, t: float) -> None:
+    """The first call that waits at station k has a worker of station `to`, itself or its overflow, from now on."""
+    w = fleet_at(fleet, 0)
+    s = first_out(fleet, k, t)
+    station_at(w.stations, k).calls -= 1
+    visit_at(w.visits, s).station = to
+    tally(fleet, to, t)
+    there = station_at(w.stations, to)
+    there.calls += 1
+    there.used += 1
+    serve(fleet, s, t)
+    ring(fleet, s)
+    look_at_heads(fleet, t)
+
+
+@compiled
 def let_go(fleet: int, s: int, t: float) -> None:
     """The worker that a sample has, if it has one that serves no call, takes the next one that waits."""
     w = fleet_at(fleet, 0)
@@ -212,15 +237,12 @@ def let_go(fleet: int, s: int, t: float) -> None:
     V.holds = 0
     k = V.station
     station = station_at(w.stations, k)
-    if station.head >= 0:
-        following = first_out(fleet, k, t)
-        serve(fleet, following, t)
-        ring(fleet, following)
-    else:
-        tally(fleet, k, t)
-        station.used -= 1
-        if station.home != k:
-            look_at_heads(fleet, t)
+    tally(fleet, k, t)
+    station.used -= 1
+    if station.head >= 0 and own_s(fleet, k, t) <= t:
+        take_first(fleet, k, k, t)
+    elif station.head >= 0 or station.home != k:
+        look_at_heads(fleet, t)
 
 
 @compiled
@@ -249,25 +271,8 @@ def count_end(fleet: int, s: int) -> None:
 
 
 @compiled
-def overflow(fleet: int, k: int, t: float) -> None:
-    """The first call that waits at station k goes to its overflow, and is served from now on."""
-    w = fleet_at(fleet, 0)
-    s = first_out(fleet, k, t)
-    station = station_at(w.stations, k)
-    station.calls -= 1
-    visit_at(w.visits, s).station = station.overflow
-    tally(fleet, station.overflow, t)
-    beyond = station_at(w.stations, station.overflow)
-    beyond.calls += 1
-    beyond.used += 1
-    serve(fleet, s, t)
-    ring(fleet, s)
-    look_at_heads(fleet, t)
-
-
-@compiled
 def leave_queue(fleet: int) -> int:
-    """At `late_s` a call that waits is timed out: returns its sample; or it goes to an overflow: -1."""
+    """At `late_s` a call that waits is timed out: returns its sample; or it has its turn, here or there: -1."""
     w = fleet_at(fleet, 0)
     k, now_s = -1, w.late_s  # the call that leaves gives late_s to the next one
     for other in range(w.n_stations):
@@ -276,13 +281,17 @@ def leave_queue(fleet: int) -> int:
             continue
         if visit_at(w.visits, station.head).came_s + station.timeout_s <= now_s:
             k = other
+        elif own_s(fleet, other, now_s) <= now_s:
+            take_first(fleet, other, other, now_s)
+            return -1
         elif overflow_s(fleet, other, now_s) <= now_s:
-            overflow(fleet, other, now_s)
+            take_first(fleet, other, station.overflow, now_s)
             return -1
     if k < 0:  # a rollout that has a worker of an overflow took the turn
         look_at_heads(fleet, now_s)
         return -1
     s = first_out(fleet, k, now_s)
+    look_at_heads(fleet, now_s)
     V = visit_at(w.visits, s)
     V.where = NOWHERE
     V.outcome = LATE

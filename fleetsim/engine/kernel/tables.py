@@ -49,7 +49,7 @@ INIT_RATIO = 0.7  # SGLang's new_token_ratio when an engine starts or has run em
 # routing
 ROUND_ROBIN, LEAST_LOADED, PREFIX_AFFINITY = _codes(3)
 # what a judge reads
-OF_SAMPLES, OF_GROUPS = _codes(2)
+OF_SAMPLES, OF_GROUPS, OF_NOTHING = _codes(3)
 # why `advance` returned
 AT_LIMIT, BATCH_READY, NOTHING_MOVES, NEED_GROUPS, EMPTY, OUT_OF_PATIENCE, LOG_FULL, TOO_FULL = _codes(8)
 # a sample more, a sample less
@@ -295,6 +295,17 @@ VISIT = np.dtype(
     align=True,
 )
 
+# Environments that play the same groups, one place for each sample of one: they have their own share of what is let in.
+LANE = np.dtype(
+    [
+        ("free", "i8"),  # places
+        ("begun", "i8"),  # groups, those that were lost left out
+        ("group", "i8"),  # the last one
+        ("left", "i8"),  # of its samples, those that are not sent yet
+    ],
+    align=True,
+)
+
 # An instance's account changed; written only where there is room for it (`cap_log`).
 LOG = np.dtype([("time_s", "f8"), ("instance", "i4"), ("account", "i1")], align=True)
 
@@ -303,7 +314,7 @@ ADDRESSES = (
     "samples", "groups", "prefixes", "instances", "ends", "crossings", "residues", "clock", "loads", "table_s",
     "prompt_table_s", "timer_s", "timer_key", "requeue", "ready", "blocked", "owed", "dirty", "stations", "visits",
     "needs", "levels", "warm_s", "reward_s", "tool_s", "tool_tokens", "goals", "arrival_s", "arrival", "accounts",
-    "drafts", "draft_s", "draft_kv_s", "growths", "pools", "log", "loaded_s",
+    "drafts", "draft_s", "draft_kv_s", "growths", "pools", "log", "loaded_s", "lanes", "lane_of",
 )  # fmt: skip
 
 FLEET = np.dtype(
@@ -319,6 +330,8 @@ FLEET = np.dtype(
         ("cap", "i8"),  # most samples in flight
         ("cap_instance", "i8"),
         ("cap_groups", "i8"),  # most groups in generation or scoring
+        ("n_lanes", "i8"),  # rows of the table of lanes behind its first, which is nobody's; 0 = no such environments
+        ("begun", "i8"),  # groups of all of them together
         ("ready_cap", "i8"),  # groups the buffer holds
         ("next_group", "i8"),  # first group not yet (wholly) sent
         ("sent", "i8"),  # samples of it that were sent (group placement "spread")
@@ -371,7 +384,7 @@ FLEET = np.dtype(
         ("most_warm", "i8"),  # of any station
         ("tool_station", "i8"),  # where tools are called and rewards are computed; -1 = nowhere: nothing limits them
         ("reward_station", "i8"),
-        ("late_s", "f8"),  # when the next call that waits is timed out, or goes to an overflow
+        ("late_s", "f8"),  # when the next call that waits is timed out, or goes to an overflow; so of a judge
         ("chance", "i8"),  # the seed of failures
         ("turns", "i8"),  # 1 = of every sample
         ("n_calls", "i8"),  # of tools, drawn
@@ -390,6 +403,14 @@ FLEET = np.dtype(
         ("gate_request_s", "f8"),  # between a request and the next one: for itself, and for each of its tokens
         ("gate_token_s", "f8"),
         ("reach_s", "f8"),  # until a request is there
+        (
+            "beyond",
+            "i8",
+        ),  # fleet row of a judge's overflow, which holds the same requests once more; 0 = none
+        ("behind", "i8"),  # of an overflow: the judge
+        ("after_s", "f8"),  # it takes a request that has waited so long for a place
+        ("line_head", "i8"),  # requests that wait for a place at a judge with an overflow, first come, first served
+        ("line_tail", "i8"),
         ("aborted_tokens", "i8"),
         ("lost_tokens", "i8"),
         ("recomputed_tokens", "i8"),

@@ -43,7 +43,9 @@ MOST_SEQS = 1024
 def removal_of(check: Check, implied: Implied) -> Mapping[str, Any] | None:
     """The changes that take a fault away; None for one that no change of the implied scenario removes."""
     s, engine = implied.scenario, implied.engine
-    caps = {"fleet.max_in_flight_samples": None, "fleet.max_in_flight_samples_per_instance": None}
+    # Environments are so many, each for itself: neither holds without them.
+    any_place = {"fleet.in_flight_unit": "samples"} if s.fleet.in_flight_unit == "environments" else {}
+    caps = {"fleet.max_in_flight_samples": None, "fleet.max_in_flight_samples_per_instance": None, **any_place}
     limits = None if engine is None else engine[1]
     changes: dict[Check, dict[str, Any] | None] = {
         "sync": {"sync.pause_s": 0.0, "sync.trainer_block_s": 0.0, "sync.publish_s": 0.0},
@@ -52,6 +54,7 @@ def removal_of(check: Check, implied: Implied) -> Mapping[str, Any] | None:
             "engine.prefix_caching": True,
             "sync.reset_prefix_cache": False,
             "fleet.group_placement": "together",
+            **any_place,
         },
         # Without a scenario the law is a guess, and so is what the next bound would be.
         "in_flight_cap": caps if implied.base is not None else None,
