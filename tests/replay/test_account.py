@@ -170,14 +170,14 @@ def test_the_load_and_the_longest_response_each_explain_their_part() -> None:
     assert found.mean() == pytest.approx(66.0, rel=0.1)
 
 
-def _asynchronous(folder: Path, train: float, **timed: float) -> Observed:
-    """A log of ROLL whose trainer never waits; timed: what its samples take."""
+def _asynchronous(folder: Path, train: float, age: float = 1.0, **timed: float) -> Observed:
+    """A log of ROLL whose trainer never waits. age: versions that pass meanwhile; timed: what its samples take."""
     random = np.random.default_rng(5)
     rows = []
     for n in range(STEPS):
         update = train * random.normal(1, 0.02)
         row = {"time/step_generate": 0.0, "time/step_train": update, "time/step_total": update + 2.0}
-        row |= {"math_rule/scheduler/off_policy_ratio": 1.0, "system/batch_size": 512.0}
+        row |= {"math_rule/scheduler/off_policy_ratio": age, "system/batch_size": 512.0}
         row |= {f"math_rule/scheduler/math_rule/time/generate/{name}": value for name, value in timed.items()}
         rows.append({"step": n, **row})
     return _lines(folder, rows)
@@ -191,6 +191,18 @@ def test_a_trainer_that_never_waits_is_held_against_what_its_samples_take(
     assert [lever.cause for lever in levers] == ([] if seconds is None else ["trainer slow"])
     if seconds is not None:
         assert levers[0].mean == pytest.approx(seconds, rel=0.05)
+
+
+def test_a_batch_that_rollout_makes_in_advance_takes_it_between_its_share_of_the_window_and_its_samples(
+    tmp_path: Path,
+) -> None:
+    """Engines that are no fuller with a window of four batches in the making bring one in a quarter of what a sample
+    takes; engines that are full with one batch need all of that. The log tells neither: the geometric middle."""
+    (lever,) = levers_of(_asynchronous(tmp_path, 200.0, age=3.0, mean=30.0, max=70.0))
+    assert lever.cause == "trainer slow"
+    assert lever.mean == pytest.approx(200.0 - math.sqrt(70.0 * 70.0 / 4.0), rel=0.05)
+    assert lever.low <= 200.0 - 70.0
+    assert lever.high >= 200.0 - 70.0 / 4.0
 
 
 def test_a_trainer_that_never_waits_sets_the_pace_of_a_log_that_times_no_sample(tmp_path: Path) -> None:
@@ -211,7 +223,11 @@ def test_a_trainer_beside_rollout_that_nothing_times_is_held_against_the_first_b
             timing = {"exposed_generation": wait, "policy_training": train, "weight_sync": 1.0}
             row = {f"timing/train/{name}": value for name, value in timing.items()}
             row |= {"timing/train/total_step_time": wait + train + 6.0, "train/avg_trajectory_age": 2.0}
-            row |= {"train/mean_gen_tokens_per_sample": 1500.0, "train/max_gen_tokens_per_sample": 8000.0}
+            # what is done first is short
+            row |= {
+                "train/mean_gen_tokens_per_sample": 1500.0 if n else 900.0,
+                "train/max_gen_tokens_per_sample": 8000.0,
+            }
             file.write(json.dumps({"step": n + 1, **row}) + "\n")
     found = levers_of(observe(read_file(path)))
     assert [lever.cause for lever in found] == ([] if seconds is None else ["trainer slow"])

@@ -104,7 +104,9 @@ def derive(
     wait = columns.get("wait_s")  # of a generation that no timer has
     if wait is not None and "generate_s" not in columns and columns["step"][0] in (0, 1) and np.isfinite(wait[0]):
         lengths = columns.get("length_mean", np.ones(len(columns["step"])))
-        columns["first_batch_s"] = wait[0] * lengths / np.where(lengths[0] > 0, lengths[0], np.nan)
+        # the first to be there are the shortest: the length of then is that of the batches after it
+        then = np.nanmedian(lengths[1 : 1 + EARLY]) if len(lengths) > EARLY else lengths[0]
+        columns["first_batch_s"] = wait[0] * lengths / (then if then > 0 else np.nan)
     return [
         *clocked,
         *_summed(columns),
@@ -217,6 +219,7 @@ def _rest(columns: dict[str, Floats]) -> list[Note]:
     return []
 
 
+EARLY = 5  # batches by which the responses of a run's beginning are judged
 # Steps of a log below which its first ones are not told from the others, and the share of it that they are at most.
 FEWEST, MOST = 12, 0.25
 # A first step stands out where it is off the later ones' median by half of it, and by so many of their robust

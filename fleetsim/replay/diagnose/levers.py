@@ -186,57 +186,59 @@ def _again(scene: StepScene) -> Iterator[StepLever]:
 def _trainer(scene: StepScene) -> Iterator[StepLever]:
     """A trainer beside which rollout stands idle, or after which it takes a small part of the step."""
     column = "update_s" if scene.account.phase("update_s") else "train_s"
-    other = None if scene.account.estimated or scene.account.either else _rollout_s(scene)
-    least = BESIDE if scene.overlaps else BALANCE
-    if other is None and scene.account.mode == "asynchronous" and not scene.account.either:
-        other, least = _first_batch_s(scene), BALANCE
-    if other is None or scene.rollout_binds or scene.now(column) < least * other:
+    pace = None if scene.account.estimated or scene.account.either or scene.rollout_binds else _pace(scene)
+    if pace is None or scene.now(column) < pace.behind:
         return
-    why = f"a batch is generated in {other:.1f} s, and the trainer holds the step for the rest"
-    cost = other
-    if scene.overlaps:  # then the trainer comes down to that, with all else that it computes
-        cost = max(0.0, other - (scene.trainer_s - scene.now(column)))
-    yield from _lever(scene, "trainer slow", column, (cost, 0.9 * cost, least * other), why)
+    why = f"a batch is generated in {pace.usual:.1f} s, and the trainer holds the step for the rest"
+    # of two that work at once the trainer comes down to that with all else that it computes
+    rest = scene.trainer_s - scene.now(column) if scene.overlaps else 0.0
+    costs = (max(0.0, pace.usual - rest), max(0.0, pace.least - rest), pace.behind)
+    yield from _lever(scene, "trainer slow", column, costs, why)
 
 
-def _rollout_s(scene: StepScene) -> float | None:
-    """Seconds in which rollout makes a batch, where that shows: the generation; its time with work; beside a trainer
-    that is behind, by Little's law with the samples that may be in flight."""
-    m = scene.means
-    if scene.account.mode == "synchronous":
-        return scene.now("wait_s") or None
-    if scene.account.mode == "one step off":
-        return m.get("generate_s")
-    batch, ready, age = m.get("samples"), m.get("queue_samples"), m.get("staleness_steps", 0.0)
-    held = m.get("sample_s_mean", m.get("group_s_mean"))
-    if not batch or ready is None or held is None:  # timed, batch by batch
-        active, window, made = m.get("rollout_active_s"), m.get("rollout_window_s"), _unqueued_s(scene)
+class _Pace(Struct, frozen=True):
+    """Seconds in which rollout makes a batch, as is likely and at least; and those beyond which a trainer is behind."""
+
+    usual: float
+    least: float
+    behind: float
+
+
+def _pace(scene: StepScene) -> _Pace | None:
+    """How fast rollout makes a batch, where that shows: the generation; its time with work; beside a trainer that is
+    behind, by Little's law; else by the run's first batch."""
+    m, mode = scene.means, scene.account.mode
+    timed = scene.now("wait_s") if mode == "synchronous" else m.get("generate_s") if mode == "one step off" else None
+    batch, ready, held = m.get("samples"), m.get("queue_samples"), scene.held
+    overlaps = mode not in ("synchronous", "one step off")
+    if overlaps and held is not None and batch:
+        # with as many in the making as now, or a batch; and with all that window and client allow
+        cap = m.get("in_flight_cap_samples", math.inf)
+        now, all_of = (min(max(batch, x), cap) for x in (m.get("in_flight_samples", batch), scene.window * batch))
+        most = held * batch / max(1.0, now)
+        if scene.window < 2.0:  # samples that are begun together are done with the longest
+            longest = m.get("group_s_max", m.get("sample_s_max", math.inf))
+            most = max(most, longest if longest <= scene.step_s else 0.0)
         # in the making or ready while so many versions came, and half a step less, wherever it was begun
-        if made is not None and age - 0.5 - made / scene.step_s >= BEHIND:
-            return made
+        ahead = m.get("staleness_steps", 0.0) - 0.5 - most / scene.step_s if ready is None else ready / batch
+        if ahead >= BEHIND:
+            least = min(most, held * batch / max(1.0, all_of))
+            return _Pace(math.sqrt(least * most), least, BESIDE * most)
+        if ready is not None:
+            return None
+        timed = most
+    if overlaps and "rollout_active_s" in m and m.get("rollout_window_s"):
         # by the mean of the same rows: an evaluation lies in a step and in a window
-        return m["step_s"] * active / window if active is not None and window else made
-    if ready < BEHIND * batch:
-        return None
-    flying = min(max(batch, m.get("in_flight_samples", batch)), m.get("in_flight_cap_samples", math.inf))
-    batch_s = held * batch / max(1.0, flying)
-    return batch_s if "in_flight_samples" in m else _at_least(scene, batch_s)
-
-
-def _first_batch_s(scene: StepScene) -> float | None:
-    """Seconds of a batch of a log that times no rollout, by its first one: the trainer waited for that with nothing
-    ready, while all that the window allows was in the making. No later one takes longer, and none less than its share
-    of those; their geometric middle counts. None where it came too soon to have been begun then."""
-    m = scene.means
+        timed = m["step_s"] * m["rollout_active_s"] / m["rollout_window_s"]
+    if timed:
+        return _Pace(timed, 0.9 * timed, (BESIDE if scene.overlaps else BALANCE) * timed)
     first, longest = m.get("first_batch_s", 0.0), m.get("length_max", m.get("length_mean", math.inf))
-    return first / math.sqrt(scene.window) if first >= FASTEST_S * longest else None
-
-
-def _at_least(scene: StepScene, batch_s: float) -> float:
-    """Seconds of a batch, with those of its longest work where that takes less than a step: samples that are begun
-    together are done with it."""
-    longest = scene.means.get("group_s_max", scene.means.get("sample_s_max", math.inf))
-    return batch_s if longest > scene.step_s else max(longest, batch_s)
+    if mode != "asynchronous" or first < FASTEST_S * longest:  # it came too soon to have been begun then
+        return None
+    # the trainer waited for it with nothing ready, while all that the window allows was in the making: no later one
+    # takes longer, and none less than its share of those
+    usual = first / math.sqrt(scene.window)
+    return _Pace(usual, first / scene.window, BALANCE * usual)
 
 
 def pace_words(observed: Observed) -> str:
@@ -245,20 +247,10 @@ def pace_words(observed: Observed) -> str:
     if account is None or account.mode != "asynchronous" or account.either:
         return ""
     scene = scene_of(account, observed.lengths, 0.0)
-    if scene.rollout_binds or scene.update_s <= 0 or _rollout_s(scene) is not None:
+    if scene.rollout_binds or scene.update_s <= 0 or scene.held is not None or "rollout_active_s" in scene.means:
         return ""
     most = plain(scene.update_s)
     return f": the trainer sets the pace, and a faster one saves at most {most}, as far as rollout, not timed, keeps up"
-
-
-def _unqueued_s(scene: StepScene) -> float | None:
-    """The same of a log that times samples or groups, and counts none that wait or are in flight: with a batch in
-    flight, each sample until the longest of its group is done."""
-    m = scene.means
-    mean = m.get("group_s_mean")
-    if mean is None and "sample_s_mean" in m:
-        mean = m["sample_s_mean"] * ((scene.group_max or 0.0) / max(1.0, m.get("length_mean", 0.0)) or 1.0)
-    return None if mean is None else _at_least(scene, mean)
 
 
 def _rollout(scene: StepScene) -> Iterator[StepLever]:
