@@ -247,6 +247,21 @@ def test_a_slow_instance_costs_its_seconds_beside_a_trainer_that_takes_as_long(t
     assert lever.mean == pytest.approx(46.0, rel=0.1)  # it is 1.6 times as long as its length makes it
 
 
+@pytest.mark.parametrize(("train", "causes"), [(120.0, ["trainer slow"]), (44.0, []), (20.0, [])])
+def test_of_a_log_that_times_the_generation_alone_a_trainer_is_slow_that_the_steps_follow(
+    tmp_path: Path, train: float, causes: list[str]
+) -> None:
+    random, end_s, rows = np.random.default_rng(3), 1.7e9, []
+    for n in range(STEPS):  # a batch is generated while the one before is trained
+        made = float(random.normal(40.0, 3.0))
+        end_s += max(made, train * random.normal(1, 0.02)) + 2.0
+        rows.append({"train/global_step": n + 1, "train/wall_clock/generate_s": made, "_timestamp": end_s})
+    found = levers_of(_lines(tmp_path, rows))
+    assert [lever.cause for lever in found] == causes
+    if causes:
+        assert found[0].mean == pytest.approx(train - 40.0, rel=0.05)
+
+
 def _roll(folder: Path, *, beside: bool, train: float) -> Observed:
     """An agentic log of ROLL, which does not say whether its generation runs beside the trainer; if so, a batch comes
     every 60 s, and else a generation takes 25 s."""

@@ -53,6 +53,9 @@ def _of_log(log: StepLog) -> Account | None:
     parts = dict(_leaves(columns))
     step_s = columns["step_s"]
     found = None if parts or mode != "unknown" else by_lengths(columns)
+    if not parts and mode == "one step off":  # nothing but the generation is timed
+        slope = _slopes(np.diff(step_s), np.diff(columns["generate_s"])[None], 0.0)
+        parts = {"update_s": step_s} if slope is not None and slope[0][0] + 2.0 * slope[1][0] < 0.5 else {}
     if found is not None:
         parts, mode = {"wait_s": found, "update_s": step_s - found}, "synchronous"
     if "eval_s" not in parts and "evaluated" in columns:
@@ -225,7 +228,7 @@ def mode_of(log: StepLog) -> Mode:
     if (age := log.mean("staleness_steps")) is not None:
         return "asynchronous" if ahead or age > FRESH else "synchronous"
     if wait is None:
-        return "asynchronous" if ahead else "unknown"
+        return "asynchronous" if ahead else "unknown" if generate is None else "one step off"
     return "synchronous" if _either(log) and not _overlaps(columns) else "asynchronous"
 
 
