@@ -94,6 +94,15 @@ def test_the_largest_of_two_causes_comes_first(tmp_path: Path) -> None:
     assert [lever.cause for lever in found] == ["reference log-probs slow", "reward slow"]
 
 
+@pytest.mark.parametrize(("before", "now", "since", "seconds"), [(2.0, 40.0, 31, 38.0), (30.0, 40.0, None, 32.7)])
+def test_what_was_slow_before_it_rose_a_little_counts_with_all_its_seconds(
+    tmp_path: Path, before: float, now: float, since: int | None, seconds: float
+) -> None:
+    (lever,) = levers_of(_seen(tmp_path, update_weights=np.where(np.arange(STEPS) < 30, before, now)))
+    assert (lever.cause, lever.since_step) == ("weight sync slow", since)
+    assert lever.mean == pytest.approx(seconds, rel=0.05)
+
+
 def test_the_contract_of_diagnosis(tmp_path: Path) -> None:
     told = replay(_log(tmp_path, ref=80.0)).document()
     assert sum(p["share"] for p in told["phases"]) == pytest.approx(1.0, rel=1e-6)

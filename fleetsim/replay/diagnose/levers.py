@@ -86,8 +86,10 @@ def _lever(
         return
     course, since = found.course, None
     now = course.usual if column == "wait_s" else found.each  # what an evaluation makes it wait is another lever's
-    if _rose(scene, found):
-        before = max(0.0, course.before or 0.0)
+    before = max(0.0, course.before or 0.0)
+    if _rose(scene, found) and before - costs[0] >= course.excess:  # most of it was there before: over the run its mean
+        now = found.seconds - (found.each - course.usual if column == "wait_s" else 0.0)
+    elif _rose(scene, found):
         costs, since = (before, 0.9 * before, 1.1 * before), found.since_step
     error = 2.0 * course.spread / math.sqrt(max(1, scene.account.steps - (course.at or 0)))
     usual = now
@@ -154,7 +156,7 @@ def _changes(scene: StepScene) -> Iterator[StepLever]:
             how = "rose" if phase.since_step is None else f"rose at step {phase.since_step}"
             cause = "trainer slow" if phase.column in ("update_s", "train_s", "values_s") else "unexplained time"
             why = f"{phase.name} {how}, while the responses stayed as long as they were"
-            yield from _lever(scene, cause, phase.column, (0.0, 0.0, 0.0), why)
+            yield from _lever(scene, cause, phase.column, (math.inf, math.inf, math.inf), why)  # what it took before
 
 
 # Of a phase that is done again in some steps, what is slow then.
