@@ -407,6 +407,29 @@ def test_open_instruct_says_which_side_waits(tmp_path: Path, waits: float, cause
     assert [lever.cause for lever in levers_of(_lines(tmp_path, rows))] == [cause]
 
 
+@pytest.mark.parametrize(("judge_s", "off"), [(40.0, 0.45), (80.0, 0.2), (160.0, 0.2)])
+def test_the_seconds_of_a_judge_are_those_that_groups_would_be_complete_earlier(
+    tmp_path: Path, judge_s: float, off: float
+) -> None:
+    """Groups of 8 that are complete with their last judged sample, drawn. Their mean and their longest hardly tell a
+    judge that takes as long as a response from a slower one."""
+    random = np.random.default_rng(4)
+    tokens = np.minimum(random.lognormal(math.log(1500.0) - 0.25, 0.7, (STEPS, 64, 8)), 8192.0)
+    judged = 0.02 * tokens + random.gamma(4.0, judge_s / 4.0, tokens.shape)
+    rows = []
+    for lengths, seconds in zip(tokens, judged.max(axis=2), strict=True):
+        row = {"timing_s/step": 180.0, "timing_s/gen": 139.0 + random.normal(), "timing_s/update_actor": 38.0}
+        row |= {"fully_async/processing_time/avg": seconds.mean(), "fully_async/processing_time/max": seconds.max()}
+        row |= {"fully_async/static/required_samples": 64.0, "fully_async/static/max_required_samples": 128.0}
+        row |= {"fully_async/static/max_concurrent_samples": 320.0, "fully_async/monitor/active_tasks_size": 60.0}
+        row |= {"response_length/mean": lengths.mean(), "response_length/max": lengths.max()}
+        rows.append(row | {"prompt_length/mean": 300.0, "perf/total_num_tokens": 512 * (lengths.mean() + 300.0)})
+    (lever,) = levers_of(_lines(tmp_path, rows))
+    assert lever.cause == "judge or tool slow"
+    share = 1.0 - 0.02 * tokens.max(axis=2).mean() / judged.max(axis=2).mean()
+    assert lever.mean == pytest.approx(180.0 * share, rel=off)
+
+
 ONE_OFF = {"timing_s/step": 115.0, "timing_s/gen": 66.0, "timing_s/generate_async": 120.0}
 ONE_OFF |= {"timing_s/update_actor": 46.0, "response_length/mean": 1000.0, "response_length/max": 20000.0}
 ONE_OFF |= {"prompt_length/mean": 300.0, "perf/total_num_tokens": 512 * 1300.0}
