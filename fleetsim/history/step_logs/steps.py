@@ -107,14 +107,13 @@ def derive(
         # the first to be there are the shortest: the length of then is that of the batches after it
         then = np.nanmedian(lengths[1 : 1 + EARLY]) if len(lengths) > EARLY else lengths[0]
         columns["first_batch_s"] = wait[0] * lengths / (then if then > 0 else np.nan)
-    return [
-        *clocked,
-        *_summed(columns),
-        *_samples(columns),
-        *_groups(columns),
-        *_tokens(columns),
-        *(_rest(columns) if serial else []),
-    ]
+    notes = [*clocked, *_summed(columns), *_samples(columns), *_groups(columns), *_tokens(columns)]
+    if serial and {"step_s", "wait_s", "train_s"} <= set(
+        columns
+    ):  # in no named timer, where wait and compute are known
+        left = np.maximum(columns["step_s"] - _named(columns, PARTS), 0.0)
+        columns["rest_s"] = np.where(np.isfinite(columns["wait_s"] + columns["train_s"]), left, np.nan)
+    return notes
 
 
 def _training(columns: dict[str, Floats]) -> None:
@@ -207,16 +206,6 @@ def _tokens(columns: dict[str, Floats]) -> list[Note]:
         return []
     columns["output_tokens"] = columns["samples"] * columns["length_mean"]
     return [Note("other", "Output tokens per step: samples x mean output length.")]
-
-
-def _rest(columns: dict[str, Floats]) -> list[Note]:
-    """Time of a step in no named timer: known where wait and compute are."""
-    if not {"step_s", "wait_s", "train_s"} <= set(columns):
-        return []
-    named = _named(columns, PARTS)
-    known = np.isfinite(columns["step_s"]) & np.isfinite(columns["wait_s"]) & np.isfinite(columns["train_s"])
-    columns["rest_s"] = np.where(known, np.maximum(columns["step_s"] - named, 0.0), np.nan)
-    return []
 
 
 EARLY = 5  # batches by which the responses of a run's beginning are judged

@@ -159,7 +159,7 @@ def _changes(scene: StepScene) -> Iterator[StepLever]:
             yield from _lever(scene, cause, phase.column, (math.inf, math.inf, math.inf), why)  # what it took before
 
 
-# Of a phase that is done again in some steps, what is slow then.
+# Of a phase that takes far longer in some steps, what is slow then: it is done again where they have no rhythm.
 _AGAIN = {
     **dict.fromkeys(AGAIN, "trainer slow"),
     **dict.fromkeys(("logp_s", "logps_s"), "log-probs slow"),
@@ -169,20 +169,27 @@ _AGAIN = {
     "handover_s": "hand-over slow",
     "wait_s": "rollout slow",
 }
+_RHYTHM = {UNEXPLAINED: "unexplained time", "between_s": "unexplained time", "wait_s": "evaluation"}
 
 
-def _again(scene: StepScene) -> Iterator[StepLever]:
-    """A phase that takes far longer in some steps, which come at no distance: a step that is tried again, say."""
-    for phase in scene.account.phases:
-        seconds, rows = phase.beyond_usual, phase.course.again
+def _now_and_then(scene: StepScene) -> Iterator[StepLever]:
+    """A phase that takes far longer in some steps, as one that is tried again, or an evaluation that no timer has."""
+    account = scene.account
+    for phase in account.phases:
+        seconds, rows, every = phase.beyond_usual, phase.course.again, phase.course.every
+        generates = phase.column == "wait_s" and not scene.overlaps
         if rows and not scene.rollout_binds:
-            why = (
-                f"in {rows} of {scene.account.steps} steps {phase.name} takes "
-                f"{plain(seconds * scene.account.steps / rows)} more than in the others: it is done again, or held up"
-            )
-            error = seconds / math.sqrt(rows)  # as many by chance
-            ends = max(0.0, seconds - 2.0 * error), seconds + 2.0 * error
-            yield StepLever(_AGAIN[phase.column], phase.name, phase.column, seconds, *ends, why)
+            cause, apart, error = _AGAIN[phase.column], account.steps / rows, 2.0 / math.sqrt(rows)  # as many by chance
+            ends = max(0.0, (1.0 - error) * seconds), (1.0 + error) * seconds
+            when, what = f"in {rows} of {account.steps} steps", "it is done again, or held up"
+        elif every and seconds >= EVALUATES * account.step_s and phase.column in _RHYTHM and not generates:
+            cause, apart, ends = _RHYTHM[phase.column], every, (seconds / 2, seconds)
+            when, what = f"every {every} steps", "an evaluation does so"
+        else:
+            continue
+        share = units.share(seconds / account.step_s, 0)
+        why = f"{when} {phase.name} takes {plain(apart * seconds)} more than in the others, {share} of the time: {what}"
+        yield StepLever(cause, phase.name, phase.column, seconds, *ends, why)
 
 
 def _trainer(scene: StepScene) -> Iterator[StepLever]:
@@ -303,18 +310,6 @@ def _beside(scene: StepScene) -> Iterator[StepLever]:
         if phase is not None and phase.share >= EVALUATES:
             why = f"it takes {units.share(phase.share, 0)} of the run's time"
             yield StepLever(cause, phase.name, column, phase.seconds, phase.seconds / 2, phase.seconds, why)
-    hidden = (UNEXPLAINED, "unexplained time"), ("between_s", "unexplained time")
-    for column, cause in (*hidden, ("wait_s", "evaluation" if scene.overlaps else "")):
-        phase = account.phase(column)
-        if phase is None or phase.course.every is None or not cause:
-            continue
-        seconds = phase.beyond_usual
-        if seconds >= EVALUATES * account.step_s:
-            why = (
-                f"every {phase.course.every} steps {phase.name} takes {phase.course.every * seconds:.0f} s more than "
-                f"in the others, {units.share(seconds / account.step_s, 0)} of the run's time: an evaluation does so"
-            )
-            yield StepLever(cause, phase.name, column, seconds, seconds / 2, seconds, why)
     if scene.update_s <= 0:  # of a log that does not time the training, most is unexplained
         return
     for column, why in ((UNEXPLAINED, "no timer of the log has these seconds"), ("other_s", "")):
@@ -324,6 +319,6 @@ def _beside(scene: StepScene) -> Iterator[StepLever]:
             yield StepLever("unexplained time", hidden.name, column, now, 0.0, now, timers)
 
 
-RULES: tuple[Rule, ...] = (_forward, _waited, _changes, _again, _rollout, _trainer, _beside)
+RULES: tuple[Rule, ...] = (_forward, _waited, _changes, _now_and_then, _rollout, _trainer, _beside)
 CAUSES: Collection[str] = ANY_CURES.keys()
 """Every word that `diagnosis` of a log has for a cause: each has a cure."""

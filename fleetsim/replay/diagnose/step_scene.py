@@ -225,11 +225,10 @@ def unevenness(scene: StepScene) -> float:
 def _straggles(scene: StepScene) -> str:
     """One slow instance: its longest work takes longer than its length explains."""
     work = _work(scene)
-    if work is None:
+    if work is None or unevenness(scene) < UNEVEN:
         return ""
-    longer, longest = work[1] / work[0], work[3] / work[2]
-    said = f"the slowest takes {longer:.1f} times as long as the mean one, of {longest:.1f} times the tokens"
-    return "" if longer / longest < UNEVEN else f"{said}: an instance is slower than the others, or it was tried again"
+    times = f"{work[1] / work[0]:.1f} times as long as the mean one, of {work[3] / work[2]:.1f} times the tokens"
+    return f"the slowest takes {times}: an instance is slower than the others, or it was tried again"
 
 
 def outside_share(scene: StepScene) -> float:
