@@ -179,6 +179,19 @@ def test_the_load_and_the_longest_response_each_explain_their_part() -> None:
     assert found.mean() == pytest.approx(66.0, rel=0.1)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_generation_that_no_timer_has_is_not_taken_for_longer_than_it_is(seed: int) -> None:
+    """Eight engines, which take 8 ms a token and 0.2 ms more for each response beside it, until the last is done."""
+    random = np.random.default_rng(seed)
+    lengths = np.minimum(random.lognormal(math.log(1000.0) - 0.2, 0.63, (STEPS, 8, 32)), 4000.0)
+    tokens = np.diff(np.sort(lengths, axis=2), axis=2, prepend=0.0)
+    made = (tokens * (0.008 + 0.0002 * np.arange(32, 0, -1))).sum(axis=2).max(axis=1)
+    step_s = made + 42.0 * random.normal(1, 0.01, STEPS)
+    longest = lengths.max(axis=(1, 2))
+    found = by_lengths({"step_s": step_s, "length_mean": lengths.mean(axis=(1, 2)), "length_max": longest})
+    assert found is None or found.mean() < 1.2 * made.mean()
+
+
 def _asynchronous(folder: Path, train: float, age: float = 1.0, **timed: float) -> Observed:
     """A log of ROLL whose trainer never waits. age: versions that pass meanwhile; timed: what its samples take."""
     random = np.random.default_rng(5)

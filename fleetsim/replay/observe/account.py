@@ -117,8 +117,8 @@ def by_lengths(columns: Mapping[str, Floats]) -> Floats | None:
         if found is None or (found[0] < CLEAR * found[1]).any():
             continue
         seconds, sure = found[0] @ np.stack(lengths), float((found[0] / np.maximum(1e-12, found[1])).min())
-        if len(names) == 2:  # the mean as the load of the engines, the longest as the tail
-            return np.minimum(seconds, step_s)
+        if len(names) == 2:  # the mean as the load of the engines, the longest as the tail; each takes that at least
+            return np.minimum((found[0] - found[1]) @ np.stack(lengths), step_s)
         if best is None or sure > best[0]:
             best = sure, names[0], seconds
     if best is None:
