@@ -297,6 +297,8 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
             saved = wait if given_back is None else given_back
         elif cause == "straggler":
             saved = scene.held_s * (1.0 - EVEN / unevenness(scene))
+        elif scene.trainer_s <= 0 and scene.has("generate_s"):  # how long a trainer takes beside it nobody says
+            saved = wait / 2.0
         saved = min(wait, saved)
         costs = (wait - saved, 0.0, wait - 0.5 * saved)
     yield from _lever(scene, cause, "wait_s", costs, why)
