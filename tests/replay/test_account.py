@@ -192,6 +192,17 @@ def test_a_generation_that_no_timer_has_is_not_taken_for_longer_than_it_is(seed:
     assert found is None or found.mean() < 1.2 * made.mean()
 
 
+def test_rollout_is_slow_where_a_log_without_timers_shows_it(tmp_path: Path) -> None:
+    random, rows = np.random.default_rng(2), []
+    for n in range(STEPS):  # as TRL prints it
+        mean, longest = random.normal(1000, 40), random.normal(4000, 300)
+        row = {"step_time": 40 + 0.05 * mean + 0.02 * longest + random.normal(0, 0.3), "step": n + 1}
+        rows.append(row | {"completions/mean_length": mean, "completions/max_length": longest})
+    (lever,) = levers_of(_lines(tmp_path, rows))
+    assert (lever.cause, lever.phase) == ("rollout slow", "generation")
+    assert lever.mean == pytest.approx(130.0 - 40.0, rel=0.1)
+
+
 def _asynchronous(folder: Path, train: float, age: float = 1.0, **timed: float) -> Observed:
     """A log of ROLL whose trainer never waits. age: versions that pass meanwhile; timed: what its samples take."""
     random = np.random.default_rng(5)

@@ -53,6 +53,8 @@ def _of_log(log: StepLog) -> Account | None:
     parts = dict(_leaves(columns))
     step_s = columns["step_s"]
     found = None if parts or mode != "unknown" else by_lengths(columns)
+    if found is not None:
+        parts, mode = {"wait_s": found, "update_s": step_s - found}, "synchronous"
     if not parts and mode == "one step off":  # nothing but the generation is timed: it holds the steps that follow it
         slope = _slopes(np.diff(step_s), np.diff(columns["generate_s"])[None], 0.0)
         if slope is not None and abs(slope[0][0] - 0.5) > 2.0 * slope[1][0]:
