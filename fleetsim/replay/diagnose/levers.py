@@ -285,7 +285,8 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
         if not scene.rollout_binds:
             return
         cause, why = why_slow(scene)
-        saved = wait
+        # of a generation beside a trainer that nobody times, nobody knows how much of it that hides
+        saved = wait / 2.0 if scene.trainer_s <= 0 and scene.has("generate_s") else wait
         if cause == "judge or tool slow":
             whole, share = scene.held_s, outside_share(scene)
             if "sample_s_mean" not in scene.means:
@@ -293,12 +294,9 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
                 whole, share = scene.step_s, (3.0 * share + 1.0) / 4.0
             saved = whole * share
         elif cause == "long tail":
-            given_back = tail_s(scene)
-            saved = wait if given_back is None else given_back
+            saved = saved if (given_back := tail_s(scene)) is None else given_back
         elif cause == "straggler":
             saved = scene.held_s * (1.0 - EVEN / unevenness(scene))
-        elif scene.trainer_s <= 0 and scene.has("generate_s"):  # how long a trainer takes beside it nobody says
-            saved = wait / 2.0
         saved = min(wait, saved)
         costs = (wait - saved, 0.0, wait - 0.5 * saved)
     yield from _lever(scene, cause, "wait_s", costs, why)

@@ -57,7 +57,7 @@ def _of_log(log: StepLog) -> Account | None:
         parts, mode = {"wait_s": found, "update_s": step_s - found}, "synchronous"
     if not parts and mode == "one step off":  # nothing but the generation is timed: it holds the steps that follow it
         slope = _slopes(np.diff(step_s), np.diff(columns["generate_s"])[None], 0.0)
-        if slope is not None and abs(slope[0][0] - 0.5) > 2.0 * slope[1][0]:
+        if slope is not None and abs(slope[0][0] - 0.5) > 3.0 * slope[1][0]:
             parts = {"wait_s": columns["generate_s"]} if slope[0][0] > 0.5 else {"update_s": step_s}
     if "eval_s" not in parts and "evaluated" in columns:
         parts |= _evaluations(step_s - sum(map(np.nan_to_num, parts.values())), columns["evaluated"])
