@@ -83,6 +83,9 @@ def run_log(
     known = _framework(framework, table.framework, _names(table.names), given, path)
     entries = (*given, *(e for e in known.entries if e.column not in {g.column for g in given}))
     known = replace(known, entries=entries)
+    for metric in known.each:
+        if len(parts := [name for name in table.names if known_as(name, {metric}) is not None]) > 1:
+            table.add_up(metric, parts)
     names = {**_found(table.names, known), **{m: m for entry in given for m in entry.metrics if m in table.names}}
     steps = steps_of_table(table, known, names)
     if not len(steps.numbers):

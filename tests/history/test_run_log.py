@@ -136,6 +136,15 @@ LOGS: Mapping[str, tuple[Mapping[str, float], Mapping[str, float], str]] = {
         {"step_s": 33, "wait_s": 20, "train_s": 10, "sync_s": 1, "length_mean": 99},
         "wait for the batch",
     ),
+    # roll/pipeline/rlvr/rlvr_pipeline.py: what each domain counts and times, one after the other
+    "roll rlvr, two domains": (
+        {"step": 1, "time/step_generate": 40.0, "time/step_train": 20.0, "system/batch_size": 512.0,
+         "math_rule/scheduler/collect_query_count": 48.0, "math_rule/time/get_token_reward": 2.0,
+         "code_sandbox/scheduler/collect_query_count": 16.0, "code_sandbox/time/get_token_reward": 5.0,
+         "math_rule/time/compute_advantage": 0.5},
+        {"wait_s": 40, "update_s": 20, "reward_s": 7, "advantage_s": 0.5, "groups": 64, "group_size": 8},
+        "wait for the batch",
+    ),
     # alibaba/ROLL of October 2025: roll/pipeline/agentic/agentic_pipeline.py
     "roll of 2025": (
         {"system/step": 1, "time/rollout": 20.0, "time/ref_log_probs_values_reward": 3.0, "time/adv": 0.5,
@@ -189,6 +198,12 @@ LOGS: Mapping[str, tuple[Mapping[str, float], Mapping[str, float], str]] = {
          "sampling_client/step_min": 0.0, "time/sampling_time_mean": 80.0},
         {"train_s": 9, "group_s_mean": 80},
         "stand nowhere",
+    ),
+    "verifiers": (
+        {"train/global_step": 1, "train/wall_clock/generate_s": 40.0, "train/tokens/completion": 700.0,
+         "train/tokens/masked_fraction": 0.1},
+        {"generate_s": 40, "length_mean": 700},
+        "the time between two rows",
     ),
     "ms-swift": (
         {"train/global_step": 1, "profiling/Time taken: GRPOTrainer.generate": 30.0,

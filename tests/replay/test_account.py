@@ -94,6 +94,15 @@ def test_the_largest_of_two_causes_comes_first(tmp_path: Path) -> None:
     assert [lever.cause for lever in found] == ["reference log-probs slow", "reward slow"]
 
 
+@pytest.mark.parametrize(("before", "now", "since", "seconds"), [(2.0, 40.0, 31, 38.0), (30.0, 40.0, None, 32.7)])
+def test_what_was_slow_before_it_rose_a_little_counts_with_all_its_seconds(
+    tmp_path: Path, before: float, now: float, since: int | None, seconds: float
+) -> None:
+    (lever,) = levers_of(_seen(tmp_path, update_weights=np.where(np.arange(STEPS) < 30, before, now)))
+    assert (lever.cause, lever.since_step) == ("weight sync slow", since)
+    assert lever.mean == pytest.approx(seconds, rel=0.05)
+
+
 def test_the_contract_of_diagnosis(tmp_path: Path) -> None:
     told = replay(_log(tmp_path, ref=80.0)).document()
     assert sum(p["share"] for p in told["phases"]) == pytest.approx(1.0, rel=1e-6)
@@ -170,14 +179,38 @@ def test_the_load_and_the_longest_response_each_explain_their_part() -> None:
     assert found.mean() == pytest.approx(66.0, rel=0.1)
 
 
-def _asynchronous(folder: Path, train: float, **timed: float) -> Observed:
-    """A log of ROLL whose trainer never waits; timed: what its samples take."""
+@pytest.mark.parametrize("seed", range(6))
+def test_a_generation_that_no_timer_has_is_not_taken_for_longer_than_it_is(seed: int) -> None:
+    """Eight engines, which take 8 ms a token and 0.2 ms more for each response beside it, until the last is done."""
+    random = np.random.default_rng(seed)
+    lengths = np.minimum(random.lognormal(math.log(1000.0) - 0.2, 0.63, (STEPS, 8, 32)), 4000.0)
+    tokens = np.diff(np.sort(lengths, axis=2), axis=2, prepend=0.0)
+    made = (tokens * (0.008 + 0.0002 * np.arange(32, 0, -1))).sum(axis=2).max(axis=1)
+    step_s = made + 42.0 * random.normal(1, 0.01, STEPS)
+    longest = lengths.max(axis=(1, 2))
+    found = by_lengths({"step_s": step_s, "length_mean": lengths.mean(axis=(1, 2)), "length_max": longest})
+    assert found is None or found.mean() < 1.2 * made.mean()
+
+
+def test_rollout_is_slow_where_a_log_without_timers_shows_it(tmp_path: Path) -> None:
+    random, rows = np.random.default_rng(2), []
+    for n in range(STEPS):  # as TRL prints it
+        mean, longest = random.normal(1000, 40), random.normal(4000, 300)
+        row = {"step_time": 40 + 0.05 * mean + 0.02 * longest + random.normal(0, 0.3), "step": n + 1}
+        rows.append(row | {"completions/mean_length": mean, "completions/max_length": longest})
+    (lever,) = levers_of(_lines(tmp_path, rows))
+    assert (lever.cause, lever.phase) == ("rollout slow", "generation")
+    assert lever.mean == pytest.approx(130.0 - 40.0, rel=0.1)
+
+
+def _asynchronous(folder: Path, train: float, age: float = 1.0, **timed: float) -> Observed:
+    """A log of ROLL whose trainer never waits. age: versions that pass meanwhile; timed: what its samples take."""
     random = np.random.default_rng(5)
     rows = []
     for n in range(STEPS):
         update = train * random.normal(1, 0.02)
         row = {"time/step_generate": 0.0, "time/step_train": update, "time/step_total": update + 2.0}
-        row |= {"math_rule/scheduler/off_policy_ratio": 1.0, "system/batch_size": 512.0}
+        row |= {"math_rule/scheduler/off_policy_ratio": age, "system/batch_size": 512.0}
         row |= {f"math_rule/scheduler/math_rule/time/generate/{name}": value for name, value in timed.items()}
         rows.append({"step": n, **row})
     return _lines(folder, rows)
@@ -191,6 +224,18 @@ def test_a_trainer_that_never_waits_is_held_against_what_its_samples_take(
     assert [lever.cause for lever in levers] == ([] if seconds is None else ["trainer slow"])
     if seconds is not None:
         assert levers[0].mean == pytest.approx(seconds, rel=0.05)
+
+
+def test_a_batch_that_rollout_makes_in_advance_takes_it_between_its_share_of_the_window_and_its_samples(
+    tmp_path: Path,
+) -> None:
+    """Engines that are no fuller with a window of four batches in the making bring one in a quarter of what a sample
+    takes; engines that are full with one batch need all of that. The log tells neither: the geometric middle."""
+    (lever,) = levers_of(_asynchronous(tmp_path, 200.0, age=3.0, mean=30.0, max=70.0))
+    assert lever.cause == "trainer slow"
+    assert lever.mean == pytest.approx(200.0 - math.sqrt(70.0 * 70.0 / 4.0), rel=0.05)
+    assert lever.low <= 200.0 - 70.0
+    assert lever.high >= 200.0 - 70.0 / 4.0
 
 
 def test_a_trainer_that_never_waits_sets_the_pace_of_a_log_that_times_no_sample(tmp_path: Path) -> None:
@@ -211,7 +256,11 @@ def test_a_trainer_beside_rollout_that_nothing_times_is_held_against_the_first_b
             timing = {"exposed_generation": wait, "policy_training": train, "weight_sync": 1.0}
             row = {f"timing/train/{name}": value for name, value in timing.items()}
             row |= {"timing/train/total_step_time": wait + train + 6.0, "train/avg_trajectory_age": 2.0}
-            row |= {"train/mean_gen_tokens_per_sample": 1500.0, "train/max_gen_tokens_per_sample": 8000.0}
+            # what is done first is short
+            row |= {
+                "train/mean_gen_tokens_per_sample": 1500.0 if n else 900.0,
+                "train/max_gen_tokens_per_sample": 8000.0,
+            }
             file.write(json.dumps({"step": n + 1, **row}) + "\n")
     found = levers_of(observe(read_file(path)))
     assert [lever.cause for lever in found] == ([] if seconds is None else ["trainer slow"])
@@ -229,6 +278,25 @@ def test_a_slow_instance_costs_its_seconds_beside_a_trainer_that_takes_as_long(t
     (lever,) = levers_of(observe(read_file(path)))
     assert lever.cause == "straggler"
     assert lever.mean == pytest.approx(46.0, rel=0.1)  # it is 1.6 times as long as its length makes it
+
+
+@pytest.mark.parametrize(
+    ("train", "causes"), [(120.0, ["trainer slow"]), (44.0, []), (20.0, ["rollout slow"]), (5.0, ["rollout slow"])]
+)
+def test_of_a_log_that_times_the_generation_alone_the_side_is_slow_that_the_steps_follow(
+    tmp_path: Path, train: float, causes: list[str]
+) -> None:
+    random, end_s, rows = np.random.default_rng(3), 1.7e9, []
+    for n in range(STEPS):  # a batch is generated while the one before is trained
+        made = float(random.normal(40.0, 3.0))
+        end_s += max(made, train * random.normal(1, 0.02)) + 2.0
+        rows.append({"train/global_step": n + 1, "train/wall_clock/generate_s": made, "_timestamp": end_s})
+    found = levers_of(_lines(tmp_path, rows))
+    assert [lever.cause for lever in found] == causes
+    if causes:
+        assert found[0].low <= abs(train - 40.0) <= found[0].high
+    if causes == ["trainer slow"]:
+        assert found[0].mean == pytest.approx(train - 40.0, rel=0.05)
 
 
 def _roll(folder: Path, *, beside: bool, train: float) -> Observed:
@@ -365,6 +433,29 @@ def test_open_instruct_says_which_side_waits(tmp_path: Path, waits: float, cause
         row |= {"val/total_reward_groups": 64.0, "time/group_generation_mean": 150.0}
         rows.append(row | {"time/group_generation_max": 190.0})
     assert [lever.cause for lever in levers_of(_lines(tmp_path, rows))] == [cause]
+
+
+@pytest.mark.parametrize(("judge_s", "off"), [(40.0, 0.45), (80.0, 0.2), (160.0, 0.2)])
+def test_the_seconds_of_a_judge_are_those_that_groups_would_be_complete_earlier(
+    tmp_path: Path, judge_s: float, off: float
+) -> None:
+    """Groups of 8 that are complete with their last judged sample, drawn. Their mean and their longest hardly tell a
+    judge that takes as long as a response from a slower one."""
+    random = np.random.default_rng(4)
+    tokens = np.minimum(random.lognormal(math.log(1500.0) - 0.25, 0.7, (STEPS, 64, 8)), 8192.0)
+    judged = 0.02 * tokens + random.gamma(4.0, judge_s / 4.0, tokens.shape)
+    rows = []
+    for lengths, seconds in zip(tokens, judged.max(axis=2), strict=True):
+        row = {"timing_s/step": 180.0, "timing_s/gen": 139.0 + random.normal(), "timing_s/update_actor": 38.0}
+        row |= {"fully_async/processing_time/avg": seconds.mean(), "fully_async/processing_time/max": seconds.max()}
+        row |= {"fully_async/static/required_samples": 64.0, "fully_async/static/max_required_samples": 128.0}
+        row |= {"fully_async/static/max_concurrent_samples": 320.0, "fully_async/monitor/active_tasks_size": 60.0}
+        row |= {"response_length/mean": lengths.mean(), "response_length/max": lengths.max()}
+        rows.append(row | {"prompt_length/mean": 300.0, "perf/total_num_tokens": 512 * (lengths.mean() + 300.0)})
+    (lever,) = levers_of(_lines(tmp_path, rows))
+    assert lever.cause == "judge or tool slow"
+    share = 1.0 - 0.02 * tokens.max(axis=2).mean() / judged.max(axis=2).mean()
+    assert lever.mean == pytest.approx(180.0 * share, rel=off)
 
 
 ONE_OFF = {"timing_s/step": 115.0, "timing_s/gen": 66.0, "timing_s/generate_async": 120.0}

@@ -69,7 +69,7 @@ class FrameworkLog(Struct, frozen=True):
     step that no metric says alone: what wait and compute leave of it. older: how names begin -> how they began in
     earlier releases. tools_in_length: its output lengths count what tools answered as well. cures: cause -> settings
     that mend it. printed: what its console says -> the metric that it is. logs: words in the names of the logs that one
-    run writes, the one whose numbers count first.
+    run writes, the one whose numbers count first. each: metrics that stand once for each domain, and add up.
     """
 
     name: str
@@ -87,6 +87,7 @@ class FrameworkLog(Struct, frozen=True):
     cures: Mapping[str, str] = field(default_factory=dict)
     printed: Mapping[str, str] = field(default_factory=dict)
     logs: tuple[str, ...] = ()
+    each: tuple[str, ...] = ()
 
     def mode(self, names: Collection[str], values: Values) -> str:
         """The mode that the log was written in. names: every metric of it; values: of those that are read."""
@@ -226,7 +227,8 @@ def known_as(name: str, known: Collection[str]) -> str | None:
     return None
 
 
-_TOLD = ("source", "marks", "step", "added", "older", "mode", "overlaps", "tools in length", "logs")
+_LISTS = ("added", "logs", "each")
+_TOLD = ("source", "marks", "step", "older", "mode", "overlaps", "tools in length", *_LISTS)
 _OF = ("note", "rest", "do", "printed")
 
 
@@ -242,15 +244,15 @@ def _framework(name: str, rows: Iterable[Sequence[str]]) -> FrameworkLog:
             raise ValueError(f"frameworks.txt, [{name}]: {key} is no column")
     notes, rests, cures, printed = (_told_of(rows, word) for word in _OF)
     now, _, before = told.get("older", "").partition(" was ")
+    lists = {key: tuple(told[key].split(", ")) if key in told else () for key in ("marks", "step", *_LISTS)}
     # `A if m or n, else B`
     modes = (one.removeprefix("else ").partition(" if ") for one in told.get("mode", "").split(", "))
     return FrameworkLog(
         name,
         told["source"],
-        tuple(told["marks"].split(", ")),
-        tuple(told["step"].split(", ")),
+        lists.pop("marks"),
+        lists.pop("step"),
         tuple(entries) or tuple(Entry(column, (column,)) for column in list(COLUMNS)[2:]),
-        added=tuple(told["added"].split(", ")) if "added" in told else (),
         modes={mode: tuple(marks.split(" or ")) if marks else () for mode, _, marks in modes if mode},
         notes={mode: text.replace("{all wait}", _ALL_WAIT) for mode, text in notes.items()},
         overlaps=tuple(told["overlaps"].replace("all", "").split(", ")) if "overlaps" in told else (),
@@ -259,7 +261,7 @@ def _framework(name: str, rows: Iterable[Sequence[str]]) -> FrameworkLog:
         tools_in_length="tools in length" in told,
         cures=cures,
         printed=printed,
-        logs=tuple(told["logs"].split(", ")) if "logs" in told else (),
+        **lists,
     )
 
 

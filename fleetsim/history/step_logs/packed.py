@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
+from fleetsim.history.counters import summed
 from fleetsim.history.history import Floats
 
 
@@ -59,6 +60,13 @@ class RunLogTable:
             rows = [row for row, step in enumerate(at) if step in said]
             self.names[name] = None
             self._kept[name] = array("q", rows), array("d", [said[at[row]] for row in rows])
+
+    def add_up(self, name: str, parts: Collection[str]) -> None:
+        """One more metric: at each row the sum of what it says of several."""
+        total = summed([self.column(part) for part in parts])
+        rows = np.flatnonzero(np.isfinite(total))
+        self.names[name] = None
+        self._kept[name] = array("q", rows.tolist()), array("d", total[rows].tolist())
 
     def column(self, name: str) -> Floats:
         """(rows,) of one metric, NaN where a row does not say it."""

@@ -104,15 +104,16 @@ def derive(
     wait = columns.get("wait_s")  # of a generation that no timer has
     if wait is not None and "generate_s" not in columns and columns["step"][0] in (0, 1) and np.isfinite(wait[0]):
         lengths = columns.get("length_mean", np.ones(len(columns["step"])))
-        columns["first_batch_s"] = wait[0] * lengths / np.where(lengths[0] > 0, lengths[0], np.nan)
-    return [
-        *clocked,
-        *_summed(columns),
-        *_samples(columns),
-        *_groups(columns),
-        *_tokens(columns),
-        *(_rest(columns) if serial else []),
-    ]
+        # the first to be there are the shortest: the length of then is that of the batches after it
+        then = np.nanmedian(lengths[1 : 1 + EARLY]) if len(lengths) > EARLY else lengths[0]
+        columns["first_batch_s"] = wait[0] * lengths / (then if then > 0 else np.nan)
+    notes = [*clocked, *_summed(columns), *_samples(columns), *_groups(columns), *_tokens(columns)]
+    if serial and {"step_s", "wait_s", "train_s"} <= set(
+        columns
+    ):  # in no named timer, where wait and compute are known
+        left = np.maximum(columns["step_s"] - _named(columns, PARTS), 0.0)
+        columns["rest_s"] = np.where(np.isfinite(columns["wait_s"] + columns["train_s"]), left, np.nan)
+    return notes
 
 
 def _training(columns: dict[str, Floats]) -> None:
@@ -207,16 +208,7 @@ def _tokens(columns: dict[str, Floats]) -> list[Note]:
     return [Note("other", "Output tokens per step: samples x mean output length.")]
 
 
-def _rest(columns: dict[str, Floats]) -> list[Note]:
-    """Time of a step in no named timer: known where wait and compute are."""
-    if not {"step_s", "wait_s", "train_s"} <= set(columns):
-        return []
-    named = _named(columns, PARTS)
-    known = np.isfinite(columns["step_s"]) & np.isfinite(columns["wait_s"]) & np.isfinite(columns["train_s"])
-    columns["rest_s"] = np.where(known, np.maximum(columns["step_s"] - named, 0.0), np.nan)
-    return []
-
-
+EARLY = 5  # batches by which the responses of a run's beginning are judged
 # Steps of a log below which its first ones are not told from the others, and the share of it that they are at most.
 FEWEST, MOST = 12, 0.25
 # A first step stands out where it is off the later ones' median by half of it, and by so many of their robust

@@ -86,8 +86,10 @@ def _lever(
         return
     course, since = found.course, None
     now = course.usual if column == "wait_s" else found.each  # what an evaluation makes it wait is another lever's
-    if _rose(scene, found):
-        before = max(0.0, course.before or 0.0)
+    before = max(0.0, course.before or 0.0)
+    if _rose(scene, found) and before - costs[0] >= course.excess:  # most of it was there before: over the run its mean
+        now = found.seconds - (found.each - course.usual if column == "wait_s" else 0.0)
+    elif _rose(scene, found):
         costs, since = (before, 0.9 * before, 1.1 * before), found.since_step
     error = 2.0 * course.spread / math.sqrt(max(1, scene.account.steps - (course.at or 0)))
     usual = now
@@ -154,10 +156,10 @@ def _changes(scene: StepScene) -> Iterator[StepLever]:
             how = "rose" if phase.since_step is None else f"rose at step {phase.since_step}"
             cause = "trainer slow" if phase.column in ("update_s", "train_s", "values_s") else "unexplained time"
             why = f"{phase.name} {how}, while the responses stayed as long as they were"
-            yield from _lever(scene, cause, phase.column, (0.0, 0.0, 0.0), why)
+            yield from _lever(scene, cause, phase.column, (math.inf, math.inf, math.inf), why)  # what it took before
 
 
-# Of a phase that is done again in some steps, what is slow then.
+# Of a phase that takes far longer in some steps, what is slow then: it is done again where they have no rhythm.
 _AGAIN = {
     **dict.fromkeys(AGAIN, "trainer slow"),
     **dict.fromkeys(("logp_s", "logps_s"), "log-probs slow"),
@@ -167,76 +169,85 @@ _AGAIN = {
     "handover_s": "hand-over slow",
     "wait_s": "rollout slow",
 }
+_RHYTHM = {UNEXPLAINED: "unexplained time", "between_s": "unexplained time", "wait_s": "evaluation"}
 
 
-def _again(scene: StepScene) -> Iterator[StepLever]:
-    """A phase that takes far longer in some steps, which come at no distance: a step that is tried again, say."""
-    for phase in scene.account.phases:
-        seconds, rows = phase.beyond_usual, phase.course.again
+def _now_and_then(scene: StepScene) -> Iterator[StepLever]:
+    """A phase that takes far longer in some steps, as one that is tried again, or an evaluation that no timer has."""
+    account = scene.account
+    for phase in account.phases:
+        seconds, rows, every = phase.beyond_usual, phase.course.again, phase.course.every
+        generates = phase.column == "wait_s" and not scene.overlaps
         if rows and not scene.rollout_binds:
-            why = (
-                f"in {rows} of {scene.account.steps} steps {phase.name} takes "
-                f"{plain(seconds * scene.account.steps / rows)} more than in the others: it is done again, or held up"
-            )
-            error = seconds / math.sqrt(rows)  # as many by chance
-            ends = max(0.0, seconds - 2.0 * error), seconds + 2.0 * error
-            yield StepLever(_AGAIN[phase.column], phase.name, phase.column, seconds, *ends, why)
+            cause, apart, error = _AGAIN[phase.column], account.steps / rows, 2.0 / math.sqrt(rows)  # as many by chance
+            ends = max(0.0, (1.0 - error) * seconds), (1.0 + error) * seconds
+            when, what = f"in {rows} of {account.steps} steps", "it is done again, or held up"
+        elif every and seconds >= EVALUATES * account.step_s and phase.column in _RHYTHM and not generates:
+            cause, apart, ends = _RHYTHM[phase.column], every, (seconds / 2, seconds)
+            when, what = f"every {every} steps", "an evaluation does so"
+        else:
+            continue
+        share = units.share(seconds / account.step_s, 0)
+        why = f"{when} {phase.name} takes {plain(apart * seconds)} more than in the others, {share} of the time: {what}"
+        yield StepLever(cause, phase.name, phase.column, seconds, *ends, why)
 
 
 def _trainer(scene: StepScene) -> Iterator[StepLever]:
     """A trainer beside which rollout stands idle, or after which it takes a small part of the step."""
     column = "update_s" if scene.account.phase("update_s") else "train_s"
-    other = None if scene.account.estimated or scene.account.either else _rollout_s(scene)
-    least = BESIDE if scene.overlaps else BALANCE
-    if other is None and scene.account.mode == "asynchronous" and not scene.account.either:
-        other, least = _first_batch_s(scene), BALANCE
-    if other is None or scene.rollout_binds or scene.now(column) < least * other:
+    pace = None if scene.account.estimated or scene.account.either or scene.rollout_binds else _pace(scene)
+    if pace is None or scene.now(column) < pace.behind:
         return
-    why = f"a batch is generated in {other:.1f} s, and the trainer holds the step for the rest"
-    cost = other
-    if scene.overlaps:  # then the trainer comes down to that, with all else that it computes
-        cost = max(0.0, other - (scene.trainer_s - scene.now(column)))
-    yield from _lever(scene, "trainer slow", column, (cost, 0.9 * cost, least * other), why)
+    why = f"a batch is generated in {pace.usual:.1f} s, and the trainer holds the step for the rest"
+    # of two that work at once the trainer comes down to that with all else that it computes
+    rest = scene.trainer_s - scene.now(column) if scene.overlaps else 0.0
+    costs = (max(0.0, pace.usual - rest), max(0.0, pace.least - rest), pace.behind)
+    yield from _lever(scene, "trainer slow", column, costs, why)
 
 
-def _rollout_s(scene: StepScene) -> float | None:
-    """Seconds in which rollout makes a batch, where that shows: the generation; its time with work; beside a trainer
-    that is behind, by Little's law with the samples that may be in flight."""
-    m = scene.means
-    if scene.account.mode == "synchronous":
-        return scene.now("wait_s") or None
-    if scene.account.mode == "one step off":
-        return m.get("generate_s")
-    batch, ready, age = m.get("samples"), m.get("queue_samples"), m.get("staleness_steps", 0.0)
-    held = m.get("sample_s_mean", m.get("group_s_mean"))
-    if not batch or ready is None or held is None:  # timed, batch by batch
-        active, window, made = m.get("rollout_active_s"), m.get("rollout_window_s"), _unqueued_s(scene)
+class _Pace(Struct, frozen=True):
+    """Seconds in which rollout makes a batch, as is likely and at least; and those beyond which a trainer is behind."""
+
+    usual: float
+    least: float
+    behind: float
+
+
+def _pace(scene: StepScene) -> _Pace | None:
+    """How fast rollout makes a batch, where that shows: the generation; its time with work; beside a trainer that is
+    behind, by Little's law; else by the run's first batch."""
+    m, mode = scene.means, scene.account.mode
+    timed = scene.now("wait_s") if mode == "synchronous" else m.get("generate_s") if mode == "one step off" else None
+    batch, ready, held = m.get("samples"), m.get("queue_samples"), scene.held
+    overlaps = mode not in ("synchronous", "one step off")
+    if overlaps and held is not None and batch:
+        # with as many in the making as now, or a batch; and with all that window and client allow
+        cap = m.get("in_flight_cap_samples", math.inf)
+        now, all_of = (min(max(batch, x), cap) for x in (m.get("in_flight_samples", batch), scene.window * batch))
+        most = held * batch / max(1.0, now)
+        if scene.window < 2.0:  # samples that are begun together are done with the longest
+            longest = m.get("group_s_max", m.get("sample_s_max", math.inf))
+            most = max(most, longest if longest <= scene.step_s else 0.0)
         # in the making or ready while so many versions came, and half a step less, wherever it was begun
-        if made is not None and age - 0.5 - made / scene.step_s >= BEHIND:
-            return made
+        ahead = m.get("staleness_steps", 0.0) - 0.5 - most / scene.step_s if ready is None else ready / batch
+        if ahead >= BEHIND:
+            least = min(most, held * batch / max(1.0, all_of))
+            return _Pace(math.sqrt(least * most), least, BESIDE * most)
+        if ready is not None:
+            return None
+        timed = most
+    if overlaps and "rollout_active_s" in m and m.get("rollout_window_s"):
         # by the mean of the same rows: an evaluation lies in a step and in a window
-        return m["step_s"] * active / window if active is not None and window else made
-    if ready < BEHIND * batch:
-        return None
-    flying = min(max(batch, m.get("in_flight_samples", batch)), m.get("in_flight_cap_samples", math.inf))
-    batch_s = held * batch / max(1.0, flying)
-    return batch_s if "in_flight_samples" in m else _at_least(scene, batch_s)
-
-
-def _first_batch_s(scene: StepScene) -> float | None:
-    """Seconds of a batch of a log that times no rollout, by its first one: the trainer waited for that with nothing
-    ready, while all that the window allows was in the making. No later one takes longer, and none less than its share
-    of those; their geometric middle counts. None where it came too soon to have been begun then."""
-    m = scene.means
+        timed = m["step_s"] * m["rollout_active_s"] / m["rollout_window_s"]
+    if timed:
+        return _Pace(timed, 0.9 * timed, (BESIDE if scene.overlaps else BALANCE) * timed)
     first, longest = m.get("first_batch_s", 0.0), m.get("length_max", m.get("length_mean", math.inf))
-    return first / math.sqrt(scene.window) if first >= FASTEST_S * longest else None
-
-
-def _at_least(scene: StepScene, batch_s: float) -> float:
-    """Seconds of a batch, with those of its longest work where that takes less than a step: samples that are begun
-    together are done with it."""
-    longest = scene.means.get("group_s_max", scene.means.get("sample_s_max", math.inf))
-    return batch_s if longest > scene.step_s else max(longest, batch_s)
+    if mode != "asynchronous" or first < FASTEST_S * longest:  # it came too soon to have been begun then
+        return None
+    # the trainer waited for it with nothing ready, while all that the window allows was in the making: no later one
+    # takes longer, and none less than its share of those
+    usual = first / math.sqrt(scene.window)
+    return _Pace(usual, first / scene.window, BALANCE * usual)
 
 
 def pace_words(observed: Observed) -> str:
@@ -245,20 +256,10 @@ def pace_words(observed: Observed) -> str:
     if account is None or account.mode != "asynchronous" or account.either:
         return ""
     scene = scene_of(account, observed.lengths, 0.0)
-    if scene.rollout_binds or scene.update_s <= 0 or _rollout_s(scene) is not None:
+    if scene.rollout_binds or scene.update_s <= 0 or scene.held is not None or "rollout_active_s" in scene.means:
         return ""
     most = plain(scene.update_s)
     return f": the trainer sets the pace, and a faster one saves at most {most}, as far as rollout, not timed, keeps up"
-
-
-def _unqueued_s(scene: StepScene) -> float | None:
-    """The same of a log that times samples or groups, and counts none that wait or are in flight: with a batch in
-    flight, each sample until the longest of its group is done."""
-    m = scene.means
-    mean = m.get("group_s_mean")
-    if mean is None and "sample_s_mean" in m:
-        mean = m["sample_s_mean"] * ((scene.group_max or 0.0) / max(1.0, m.get("length_mean", 0.0)) or 1.0)
-    return None if mean is None else _at_least(scene, mean)
 
 
 def _rollout(scene: StepScene) -> Iterator[StepLever]:
@@ -284,14 +285,16 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
         if not scene.rollout_binds:
             return
         cause, why = why_slow(scene)
-        saved = wait
+        # of a generation beside a trainer that nobody times, nobody knows how much of it that hides
+        saved = wait / 2.0 if scene.trainer_s <= 0 and scene.has("generate_s") else wait
         if cause == "judge or tool slow":
-            # of a group, which ends with its slowest sample, the mean sample's share is the least
-            whole = scene.held_s if "sample_s_mean" in scene.means else scene.step_s
-            saved = whole * outside_share(scene)
+            whole, share = scene.held_s, outside_share(scene)
+            if "sample_s_mean" not in scene.means:
+                # a group ends with its slowest sample: its share lies between that and all (toy jobs: by a quarter)
+                whole, share = scene.step_s, (3.0 * share + 1.0) / 4.0
+            saved = whole * share
         elif cause == "long tail":
-            given_back = tail_s(scene)
-            saved = wait if given_back is None else given_back
+            saved = saved if (given_back := tail_s(scene)) is None else given_back
         elif cause == "straggler":
             saved = scene.held_s * (1.0 - EVEN / unevenness(scene))
         saved = min(wait, saved)
@@ -307,18 +310,6 @@ def _beside(scene: StepScene) -> Iterator[StepLever]:
         if phase is not None and phase.share >= EVALUATES:
             why = f"it takes {units.share(phase.share, 0)} of the run's time"
             yield StepLever(cause, phase.name, column, phase.seconds, phase.seconds / 2, phase.seconds, why)
-    hidden = (UNEXPLAINED, "unexplained time"), ("between_s", "unexplained time")
-    for column, cause in (*hidden, ("wait_s", "evaluation" if scene.overlaps else "")):
-        phase = account.phase(column)
-        if phase is None or phase.course.every is None or not cause:
-            continue
-        seconds = phase.beyond_usual
-        if seconds >= EVALUATES * account.step_s:
-            why = (
-                f"every {phase.course.every} steps {phase.name} takes {phase.course.every * seconds:.0f} s more than "
-                f"in the others, {units.share(seconds / account.step_s, 0)} of the run's time: an evaluation does so"
-            )
-            yield StepLever(cause, phase.name, column, seconds, seconds / 2, seconds, why)
     if scene.update_s <= 0:  # of a log that does not time the training, most is unexplained
         return
     for column, why in ((UNEXPLAINED, "no timer of the log has these seconds"), ("other_s", "")):
@@ -328,6 +319,6 @@ def _beside(scene: StepScene) -> Iterator[StepLever]:
             yield StepLever("unexplained time", hidden.name, column, now, 0.0, now, timers)
 
 
-RULES: tuple[Rule, ...] = (_forward, _waited, _changes, _again, _rollout, _trainer, _beside)
+RULES: tuple[Rule, ...] = (_forward, _waited, _changes, _now_and_then, _rollout, _trainer, _beside)
 CAUSES: Collection[str] = ANY_CURES.keys()
 """Every word that `diagnosis` of a log has for a cause: each has a cure."""

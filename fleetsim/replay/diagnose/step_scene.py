@@ -83,15 +83,29 @@ class StepScene(Struct, frozen=True):
     @property
     def window(self) -> float:
         """Batches that may be on the way, with the one that the trainer has: of the log, else one and the versions of
-        the weights that pass meanwhile, else one and those that are not complete yet, else by Little's law."""
-        m, trainer = self.means, self.step_s - self.now("wait_s")
+        the weights that pass meanwhile, else one and those that are not complete yet, else one beside it."""
+        m = self.means
         if {"window_cap_groups", "pull_groups"} <= set(m) and m["pull_groups"]:
             return max(1.0, m["window_cap_groups"] / m["pull_groups"])
         if (age := m.get("staleness_steps")) is not None:
             return 1.0 + age
         if "group_s_mean" in m and (longest := self.group_max):
             return 1.0 + self.left(self.group_tokens * (m["group_s_mean"] / longest), self.now("wait_s"))
-        return max(1.0, (m.get("group_s_mean", 0.0) + trainer) / self.step_s)
+        return 2.0 if self.account.mode == "asynchronous" else 1.0
+
+    @property
+    def held(self) -> float | None:
+        """Mean seconds in which a group is made, until its longest sample is there; None where nothing times it."""
+        m, longest = self.means, self.group_max
+        mean_s, tokens = m.get("sample_s_mean"), m.get("length_mean")
+        if "group_s_mean" in m or mean_s is None or not longest or not tokens:  # of unknown lengths a group may be all
+            return m.get("group_s_mean", m.get("sample_s_max", mean_s))
+        most = mean_s * longest / tokens
+        if not self.has("sample_s_max", "length_max") or m["length_max"] <= tokens:
+            return most
+        # later tokens are faster: at least as a line to the longest sample has it; the geometric middle counts
+        least = mean_s + (m["sample_s_max"] - mean_s) * (longest - tokens) / (m["length_max"] - tokens)
+        return math.sqrt(most * min(most, max(mean_s, least)))
 
     @property
     def held_s(self) -> float:
@@ -211,11 +225,10 @@ def unevenness(scene: StepScene) -> float:
 def _straggles(scene: StepScene) -> str:
     """One slow instance: its longest work takes longer than its length explains."""
     work = _work(scene)
-    if work is None:
+    if work is None or unevenness(scene) < UNEVEN:
         return ""
-    longer, longest = work[1] / work[0], work[3] / work[2]
-    said = f"the slowest takes {longer:.1f} times as long as the mean one, of {longest:.1f} times the tokens"
-    return "" if longer / longest < UNEVEN else f"{said}: an instance is slower than the others, or it was tried again"
+    times = f"{work[1] / work[0]:.1f} times as long as the mean one, of {work[3] / work[2]:.1f} times the tokens"
+    return f"the slowest takes {times}: an instance is slower than the others, or it was tried again"
 
 
 def outside_share(scene: StepScene) -> float:

@@ -55,6 +55,10 @@ def _of_log(log: StepLog) -> Account | None:
     found = None if parts or mode != "unknown" else by_lengths(columns)
     if found is not None:
         parts, mode = {"wait_s": found, "update_s": step_s - found}, "synchronous"
+    if not parts and mode == "one step off":  # nothing but the generation is timed: it holds the steps that follow it
+        slope = _slopes(np.diff(step_s), np.diff(columns["generate_s"])[None], 0.0)
+        if slope is not None and abs(slope[0][0] - 0.5) > 3.0 * slope[1][0]:
+            parts = {"wait_s": columns["generate_s"]} if slope[0][0] > 0.5 else {"update_s": step_s}
     if "eval_s" not in parts and "evaluated" in columns:
         parts |= _evaluations(step_s - sum(map(np.nan_to_num, parts.values())), columns["evaluated"])
     numbers = columns.get("step", np.arange(1.0, len(log) + 1))
@@ -114,8 +118,8 @@ def by_lengths(columns: Mapping[str, Floats]) -> Floats | None:
         if found is None or (found[0] < CLEAR * found[1]).any():
             continue
         seconds, sure = found[0] @ np.stack(lengths), float((found[0] / np.maximum(1e-12, found[1])).min())
-        if len(names) == 2:  # the mean as the load of the engines, the longest as the tail
-            return np.minimum(seconds, step_s)
+        if len(names) == 2:  # the mean as the load of the engines, the longest as the tail; each takes that at least
+            return np.minimum((found[0] - found[1]) @ np.stack(lengths), step_s)
         if best is None or sure > best[0]:
             best = sure, names[0], seconds
     if best is None:
@@ -225,7 +229,7 @@ def mode_of(log: StepLog) -> Mode:
     if (age := log.mean("staleness_steps")) is not None:
         return "asynchronous" if ahead or age > FRESH else "synchronous"
     if wait is None:
-        return "asynchronous" if ahead else "unknown"
+        return "asynchronous" if ahead else "unknown" if generate is None else "one step off"
     return "synchronous" if _either(log) and not _overlaps(columns) else "asynchronous"
 
 
