@@ -18,7 +18,7 @@ from fleetsim.engine.kernel.tables import DONE
 from fleetsim.policies.samples import BATCH_RULES, IN_FLIGHT
 from fleetsim.records import replace
 from fleetsim.sim.critical_path import SAME_S, CriticalPath, critical_path, places_of_groups, sent_s
-from fleetsim.sim.judges import judges_full, judging_full_s, judging_s
+from fleetsim.sim.judges import judges_full, judging_s
 from fleetsim.sim.load import Mix, given_up_s, in_flight, mix_of, shared_with
 from fleetsim.sim.records import Records
 from fleetsim.sim.stations import saturated_s, stations_full, tools_s
@@ -114,8 +114,7 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     # A cap of each instance grows with the fleet: more of them make more at the same load.
     own = (each or by_engines) and all_of_them >= MORE * places
     full = in_groups and by_engines  # what waits for a sample, and not for a group, waits for an engine
-    grows = freed & ((own & ~(by_group & pool)) | (full & ~by_group))
-    shorter = np.where(grows, (1.0 - again) * LESS, shorter)
+    shorter = np.where(freed & ((own & ~(by_group & pool)) | (full & ~by_group)), (1.0 - again) * LESS, shorter)
     saved = dict[str, float]()
     # A group keeps its place until it has its rewards.
     held = end - sent + np.array([x.loop_s + (x.scored_s if places_of_groups(scenario) else 0.0) for x in path.lives])
@@ -133,20 +132,19 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
         by_window = _with_more_ahead(records, window, path, ahead, np.where(freed & capped, 0.0, more), fuller, queued)
         saved["staleness_window"] = float(by_window.sum())
     # Engines that hold a fifth more are faster by what that makes of each iteration, and work while they stood empty.
-    busy, idle, engines = window.total("busy_s"), window.total("idle_s"), _engines(window)
+    busy, idle = window.total("busy_s"), window.total("idle_s")
     faster = 1.0 - (1.0 + float(np.average(slower, weights=end - sent))) / MORE
-    most_s = (idle + busy * faster) / engines
-    # Seconds in which stations or judges serve no more, however many calls there are.
-    waited_for = float((end - sent).sum()) + path.scoring_s
-    full_s, judges_s = (min(f(records, window), waited_for) for f in (saturated_s, judging_full_s))
-    saved = {name: min(seconds, most_s, window.span_s - max(full_s, judges_s)) for name, seconds in saved.items()}
+    most_s = (idle + busy * faster) / _engines(window)
+    # Seconds in which a station serves no more, however many calls there are.
+    full_s = min(saturated_s(records, window), float((end - sent).sum()) + path.scoring_s)
+    saved = {name: min(seconds, most_s, window.span_s - full_s) for name, seconds in saved.items()}
     saved["pauses"] = LESS * float(paused.sum() + again * making.sum())
-    saved["rollout"] = float(np.where(grows, shorter * held - queued, made * shorter).clip(0.0).sum())
+    saved["rollout"] = float((made * shorter).sum())
     saved["longest_response"] = float(_cut(records, path, making, shorter, at_engines_s).sum())
     judged = path.scoring_s * judging / (judging + reward) if judging > 0 else 0.0
     scoring = max(path.scoring_s - judged + in_time * float(tools.sum()), full_s)
     # seconds that were measured stand before those that are worked out
-    measured = {"judge": LESS * max(judged, judges_s), "environment": LESS * scoring}
+    measured = {"judge": LESS * judged, "environment": LESS * scoring}
     return {name: seconds for name, seconds in measured.items() if seconds > 0} | saved
 
 
@@ -197,8 +195,8 @@ def _mix(records: Records, window: StepWindow, again: bool) -> Mix:
 
 
 def _engines(window: StepWindow) -> float:
-    """Instances that make samples, those included that the trainer lends; in the mean."""
-    return max(1.0, float(window.steps["instances"].mean()) + window.total("lent_s") / window.span_s)
+    """Instances that serve, in the mean."""
+    return max(1.0, float(window.steps["instances"].mean()))
 
 
 def _paces(
@@ -221,8 +219,7 @@ def _paces(
         last = np.maximum.reduceat(np.where(finished < 0, np.inf, finished), groups["first"])
         units = np.minimum(n, np.maximum(1.0, in_flight(groups["submit_s"], last, at)))
     size, instances = at_engines * n / units, _engines(window)
-    own = float(window.steps["instances"].mean())
-    cases = (1.0, instances), (1.0, instances + (MORE - 1.0) * own), (MORE, instances)
+    cases = (1.0, instances), (1.0, MORE * instances), (MORE, instances)
     loads = [np.maximum(1.0, size * shared_with(held * units, engines)) for held, engines in cases]
     running = [np.minimum(load, mix.seqs) for load in loads]
     # Seconds from one token of a sample to its next, those included in which it waits for others that run.

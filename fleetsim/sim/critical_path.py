@@ -119,8 +119,6 @@ class _Walk:
         # Whether the end of a publication lets samples be sent: the fleet stood still, or admission counts versions.
         self.lets_in = sync.scope == "global" or law_of(records.scenario).counts_versions
         law, self.filtered = law_of(records.scenario), groups["status"] == G_FILTERED
-        # Else what is sent as a batch is complete is sent because a sample ended: with it, or at the same time.
-        self.trainer_lets_in = law.ahead is not None or records.scenario.buffer.capacity_samples is not None
         self.replaces = not (law.counts_open or law.counts_started) and bool(self.filtered.any())
         self.drains = IN_FLIGHT[sync.in_flight].drains and sync.scope == "global"
         self.shared = records.scenario.fleet.placement == "colocated"
@@ -255,7 +253,7 @@ class _Walk:
             whole = before >= 0
             if not whole:
                 before, ended = self._ended(sent)
-            by_trainer = let_in or (self.trainer_lets_in and i >= 0 and sent - self.times[i] <= SAME_S)
+            by_trainer = let_in or (i >= 0 and sent - self.times[i] <= SAME_S)
             if by_trainer or before < 0 or self.sent[before] > sent - SAME_S:
                 return max(floor, min(sent, end - SAME_S))
             life.freed, life.whole = not replaced, whole

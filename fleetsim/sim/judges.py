@@ -259,36 +259,21 @@ def judges_full(records: Records, window: StepWindow) -> bool:
     """Whether a judge sets the pace: an API is asked as much as its limits let it, or engines compute all the time
     while more wait than a fifth more of them would take."""
     for judge, of in zip(judges_of(records.scenario).values(), _grown(records, window), strict=True):
-        waits = judge.api is not None or of["waited_s"] > _WAITING * of["served_s"]
-        limit = _FULL if judge.api is None else _AT_LIMIT
-        if judge.at != "rollout" and waits and _used_s(judge, of) > limit * window.span_s:
+        if judge.api is not None:
+            api, span = judge.api, window.span_s
+            tokens = of["prompt_tokens"] + of["output_tokens"]
+            used = (
+                of["served_s"] / api.concurrency,
+                of["answered"] / (api.requests_per_s or math.inf),
+                tokens / (api.tokens_per_s or math.inf),
+            )
+            full = max(used) > _AT_LIMIT * span
+        else:
+            busy = of["busy_s"] / (judge.instances * window.span_s)
+            full = busy > _FULL and of["waited_s"] > _WAITING * of["served_s"]
+        if full and judge.at != "rollout":
             return True
     return False
-
-
-def judging_full_s(records: Records, window: StepWindow) -> float:
-    """Seconds in which samples waited because a judge does no more at once; of the one with most of them. As
-    `saturated_s` of stations."""
-    each = zip(judges_of(records.scenario).values(), _grown(records, window), strict=True)
-    found = [
-        min(_used_s(judge, of), 2.0 * of["waited_s"] * len(window.steps) / max(1.0, of["answered"]))
-        for judge, of in each
-        if judge.at != "rollout"
-    ]
-    return max(found, default=0.0)
-
-
-def _used_s(judge: JudgeConfig, of: dict[str, float]) -> float:
-    """Seconds in which all of it is in use, were its work done as fast as it can be."""
-    api = judge.api
-    if api is None:
-        return of["busy_s"] / judge.instances
-    tokens = of["prompt_tokens"] + of["output_tokens"]
-    return max(
-        of["served_s"] / api.concurrency,
-        of["answered"] / (api.requests_per_s or math.inf),
-        tokens / (api.tokens_per_s or math.inf),
-    )
 
 
 def judged_here(records: Records, window: StepWindow) -> float:
