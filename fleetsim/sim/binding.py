@@ -291,7 +291,7 @@ def _with_more_ahead(
     when there were that many fewer. They are more work (fuller_s), unless instances have time to spare, and more calls
     that wait (queued_s). A life that ended no wait itself saves what a larger cap on what is in flight would save it
     (`more`). Under a cap a batch's lives begin with one that the trainer let begin, and would go on while it works, but
-    not on shared GPUs. There, what a sync throws away halves the gain.
+    not on shared GPUs. There, what a sync throws away halves the gain, and a drain makes a batch for each step.
     """
     law, sizes = law_of(records.scenario), sizes_of(records.scenario)
     unit = sizes.version if law.reserves_steps else 1  # whole groups start, or those of whole steps
@@ -315,7 +315,8 @@ def _with_more_ahead(
             if not (first.freed or before.replaced) or before.ready >= 0:
                 break
             first = before
-        if first.freed or (life.freed and shared):  # the trainer let none of them begin, or stops them while it works
+        if first.freed or (shared and (life.freed or drains)):
+            saved[k] = 0.0  # the trainer let none of them begin, or stops them while it works
             continue
         earlier = ready - max(first.sent_s, float(path.ready_s[max(0, life.ready - fewer)]))
         in_loop = life.freed or (drains and first is life)

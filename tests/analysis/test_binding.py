@@ -193,6 +193,21 @@ def lengths(mean: float, cv: float, most: int) -> dict[str, Any]:
                 "admission.max_staleness": 3.0,
             },
         ),
+        # a drain makes one batch for each step, however many may be ahead
+        (
+            "longest_response",
+            {
+                "workload.output_tokens": lengths(200, 0.6, 1200),
+                "workload.prompt_tokens": 2048,
+                "fleet.placement": "colocated",
+                "fleet.instances": 10,
+                "trainer.batch_samples": 128,
+                "trainer.fixed_s": 1.2,
+                "sync.in_flight": "drain",
+                "sync.every_steps": 2,
+                "admission.law": "batches_ahead",
+            },
+        ),
         # a judge that asks the rollout's engines becomes faster with them
         (
             "rollout",
@@ -266,7 +281,7 @@ def lengths(mean: float, cv: float, most: int) -> dict[str, Any]:
             },
         ),
     ],
-    ids=["discarded", "shared", "own_judge", "rate", "late", "capped"],
+    ids=["discarded", "shared", "drained", "own_judge", "rate", "late", "capped"],
 )
 def test_what_was_told_wrongly_is_named(named: str, job: dict[str, Any]) -> None:
     """Each of a kind of jobs of which something else was told, that saved less by more than the tolerance."""
