@@ -262,9 +262,9 @@ def _cut(records: Records, path: CriticalPath, making: Floats, shorter: Floats, 
             own[k] = sooner[samples["group"][life.sample]]
         elif then is None or not then.freed:
             own[k] = cut[life.sample]
-    # Of a life that went on before the wait, as on shared GPUs, only what was made in it.
-    here = np.array([(x.end_s - x.sent_s) / max(SAME_S, lived[x.sample]) for x in path.lives])
-    found: Floats = np.maximum(own * here.clip(max=1.0), work)
+    if records.scenario.fleet.placement == "colocated":  # of a life that began before the wait, what was made in it
+        own *= np.minimum(1.0, [(x.end_s - x.sent_s) / max(SAME_S, lived[x.sample]) for x in path.lives])
+    found: Floats = np.maximum(own, work)
     return found
 
 
