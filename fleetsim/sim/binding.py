@@ -130,9 +130,7 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     ahead = law.groups_ahead(scenario.admission, sizes_of(scenario))
     if ahead is not None:
         by_window = _with_more_ahead(records, window, path, ahead, np.where(freed & capped, 0.0, more), fuller, queued)
-        # What a sync throws away at each step on shared GPUs was begun in vain, and takes places.
-        thrown = fleet.placement == "colocated" and IN_FLIGHT[scenario.sync.in_flight].discards
-        saved["staleness_window"] = float(by_window.sum()) * (1.0 if not thrown else 0.0 if capped else 0.5)
+        saved["staleness_window"] = float(by_window.sum())
     # Engines that hold a fifth more are faster by what that makes of each iteration, and work while they stood empty.
     busy, idle = window.total("busy_s"), window.total("idle_s")
     faster = 1.0 - (1.0 + float(np.average(slower, weights=end - sent))) / MORE
@@ -293,7 +291,7 @@ def _with_more_ahead(
     when there were that many fewer. They are more work (fuller_s), unless instances have time to spare, and more calls
     that wait (queued_s). A life that ended no wait itself saves what a larger cap on what is in flight would save it
     (`more`). Under a cap a batch's lives begin with one that the trainer let begin, and would go on while it works, but
-    not on shared GPUs. There, a drain makes a batch for each step.
+    not on shared GPUs. There, what a sync throws away halves the gain, and a drain makes a batch for each step.
     """
     law, sizes = law_of(records.scenario), sizes_of(records.scenario)
     unit = sizes.version if law.reserves_steps else 1  # whole groups start, or those of whole steps
@@ -305,6 +303,7 @@ def _with_more_ahead(
     scenario = records.scenario
     drains = IN_FLIGHT[scenario.sync.in_flight].drains and scenario.sync.scope == "global"
     shared = scenario.fleet.placement == "colocated"
+    weight = share * (0.5 if shared and IN_FLIGHT[scenario.sync.in_flight].discards else 1.0)
     saved = more.copy()
     for k, life in enumerate(path.lives):
         if life.ready < 0 or (life.freed and more[k]):
@@ -324,7 +323,7 @@ def _with_more_ahead(
         most = first.loop_s if in_loop else reach * less * (ready - first.sent_s + first.loop_s)
         # a cap keeps the load as it is
         longer_s = 0.0 if life.freed else max(0.0, fuller_s[k] - spare) + queued_s[k]
-        saved[k] = max(0.0, share * min(earlier, most) - longer_s)
+        saved[k] = max(0.0, weight * min(earlier, most) - longer_s)
     return saved
 
 
