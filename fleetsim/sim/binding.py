@@ -17,7 +17,7 @@ from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.engine.kernel.tables import DONE
 from fleetsim.policies.samples import BATCH_RULES, IN_FLIGHT
 from fleetsim.records import replace
-from fleetsim.sim.critical_path import SAME_S, CriticalPath, critical_path, places_of_groups
+from fleetsim.sim.critical_path import SAME_S, CriticalPath, critical_path, places_of_groups, sent_s
 from fleetsim.sim.judges import judges_full, judging_s
 from fleetsim.sim.load import Mix, given_up_s, in_flight, mix_of, shared_with
 from fleetsim.sim.records import Records
@@ -89,32 +89,39 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     end = np.array([life.end_s for life in path.lives])
     freed = np.array([life.freed for life in path.lives])
     paused = _paused(records, window, sent, end)
-    of_tools, waiting = tools_s(records, window)
+    (of_tools, waiting, in_time), (judging, judged_here, asked) = tools_s(records, window), judging_s(records, window)
     at_engines_s = _made_s(records, of_tools)
     tools = np.zeros(len(sent))
     if at_engines_s is not None:
-        which, lived = [life.sample for life in path.lives], records.samples["finish_s"] - records.samples["sent_s"]
+        which, lived = [life.sample for life in path.lives], records.samples["finish_s"] - sent_s(records)
         tools = ((end - sent) * (1.0 - at_engines_s[which] / lived[which].clip(SAME_S)) - paused).clip(0.0)
     making = end - sent - paused - tools
+    reward, scored = mean_length(scenario.workload.reward.latency_s, at_least=0.0), [x.scored_s for x in path.lives]
+    # The rollout's engines also make what a judge says that asks them.
+    made = making + np.array(scored) * (judged_here / (judging + reward) if judged_here else 0.0)
     again, at_engines = _computed_again(records, window), float(making.sum() / max(SAME_S, (making + tools).sum()))
-    shorter, slower = _paces(records, window, sent, end, at_engines, again)
+    shorter, slower = _paces(records, window, sent, end, at_engines, again, asked)
     law, fleet = law_of(scenario), scenario.fleet
+    in_groups, by_engines = fleet.in_flight_unit == "groups", law.engines_limit
+    # What the engines hold at most is their cap, where a law lets them be as full as they can be.
+    holds = records.engine[1].max_num_seqs if by_engines else math.inf
+    by_group, pool = np.array([life.whole for life in path.lives]), law.cap is not None and law.cap.frees == "groups"
+    own_cap = law.cap.samples(scenario.admission) if law.cap is not None and not pool else None
+    each = (fleet.max_in_flight_samples_per_instance or math.inf) < holds
+    places = min(holds, fleet.max_in_flight_samples_per_instance or math.inf) * (fleet.instances + fleet.pooled)
+    all_of_them = min(fleet.max_in_flight_samples or math.inf, own_cap or math.inf)
+    most = all_of_them < places
     # A cap of each instance grows with the fleet: more of them make more at the same load.
-    in_groups, most = fleet.in_flight_unit == "groups", fleet.max_in_flight_samples is not None
-    each = fleet.max_in_flight_samples_per_instance is not None
-    by_group = np.array([life.whole for life in path.lives])
-    by_engines = law.engines_limit
-    own = (each or by_engines) and not most
+    own = (each or by_engines) and all_of_them >= MORE * places
     full = in_groups and by_engines  # what waits for a sample, and not for a group, waits for an engine
-    shorter = np.where(freed & (own | (full & ~by_group)), (1.0 - again) * LESS, shorter)
+    shorter = np.where(freed & ((own & ~(by_group & pool)) | (full & ~by_group)), (1.0 - again) * LESS, shorter)
     saved = dict[str, float]()
-    loop = np.array([life.loop_s for life in path.lives])
     # A group keeps its place until it has its rewards.
-    scored = np.array([life.scored_s for life in path.lives]) if places_of_groups(scenario) else 0.0
+    held = end - sent + np.array([x.loop_s + (x.scored_s if places_of_groups(scenario) else 0.0) for x in path.lives])
     # More in flight shares the fleet among more of them: each takes longer, and a batch needs as many as before.
     # So do those that wait for a worker.
-    queued = LESS * tools * (waiting / of_tools if of_tools else 0.0)
-    more = np.maximum(0.0, LESS * (end - sent + scored + loop) - queued - making * slower / MORE)
+    queued, fuller = LESS * tools * (waiting / of_tools if of_tools else 0.0), made * slower / MORE
+    more = np.maximum(0.0, LESS * held - queued - fuller)
     capped = law.cap is not None or most or each
     if capped:
         # A place that any sample frees, and not only the last one of its group.
@@ -122,23 +129,20 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
         saved["in_flight_cap"] = float(more[freed & (by_group | by_sample)].sum())
     ahead = law.groups_ahead(scenario.admission, sizes_of(scenario))
     if ahead is not None:
-        fuller = making * slower / MORE
-        by_window = np.where(
-            freed, 0.0 if capped else more, _with_more_ahead(records, window, path, ahead, more, fuller, queued)
-        )
+        by_window = _with_more_ahead(records, window, path, ahead, np.where(freed & capped, 0.0, more), fuller, queued)
         saved["staleness_window"] = float(by_window.sum())
     # Engines that hold a fifth more are faster by what that makes of each iteration, and work while they stood empty.
     busy, idle = window.total("busy_s"), window.total("idle_s")
     faster = 1.0 - (1.0 + float(np.average(slower, weights=end - sent))) / MORE
-    most_s = (idle + busy * faster) / max(1.0, float(window.steps["instances"].mean()))
-    full_s = saturated_s(records, window)  # in which a station serves no more, however many calls there are
+    most_s = (idle + busy * faster) / _engines(window)
+    # Seconds in which a station serves no more, however many calls there are.
+    full_s = min(saturated_s(records, window), float((end - sent).sum()) + path.scoring_s)
     saved = {name: min(seconds, most_s, window.span_s - full_s) for name, seconds in saved.items()}
     saved["pauses"] = LESS * float(paused.sum() + again * making.sum())
-    saved["rollout"] = float((making * shorter).sum())
+    saved["rollout"] = float((made * shorter).sum())
     saved["longest_response"] = float(_cut(records, path, making, shorter, at_engines_s).sum())
-    judging, reward = judging_s(records, window), mean_length(scenario.workload.reward.latency_s, at_least=0.0)
     judged = path.scoring_s * judging / (judging + reward) if judging > 0 else 0.0
-    scoring = max(path.scoring_s - judged + float(tools.sum()), full_s)
+    scoring = max(path.scoring_s - judged + in_time * float(tools.sum()), full_s)
     # seconds that were measured stand before those that are worked out
     measured = {"judge": LESS * judged, "environment": LESS * scoring}
     return {name: seconds for name, seconds in measured.items() if seconds > 0} | saved
@@ -157,7 +161,7 @@ def _made_s(records: Records, of_tools: float) -> Floats | None:
     if of_tools <= 0.0:
         return None
     samples = records.samples
-    done, lived, made = samples["status"] == DONE, samples["finish_s"] - samples["sent_s"], samples["made"]
+    done, lived, made = samples["status"] == DONE, samples["finish_s"] - sent_s(records), samples["made"]
     found: Floats = made * float((lived[done] - of_tools).clip(0.0).sum() / max(1, made[done].sum()))
     return np.minimum(found, lived.clip(0.0))
 
@@ -190,12 +194,17 @@ def _mix(records: Records, window: StepWindow, again: bool) -> Mix:
     return mix_of(records, generated, prefilled if again else prefilled - window.total("recomputed_tokens"))
 
 
+def _engines(window: StepWindow) -> float:
+    """Instances that serve, in the mean."""
+    return max(1.0, float(window.steps["instances"].mean()))
+
+
 def _paces(
-    records: Records, window: StepWindow, sent: Floats, end: Floats, at_engines: float, again: float
+    records: Records, window: StepWindow, sent: Floats, end: Floats, at_engines: float, again: float, asked: float
 ) -> tuple[Floats, Floats]:
     """How much shorter a life is with a fifth more instances, and how much longer with a fifth more in flight; as
     shares. at_engines: share of a life that is not spent at tools. again: as of `_computed_again`; a sync takes as much
-    of an instance's time as requests run there, however many instances there are.
+    of an instance's time as requests run there, however many instances there are. asked: requests of a judge there.
 
     The load is looked at several times in a life. Samples that must be placed together cannot be divided: where an
     instance would stay empty, the others do not become faster.
@@ -203,13 +212,13 @@ def _paces(
     mix = _mix(records, window, again=not again)
     samples, groups, fleet = records.samples, records.groups, records.scenario.fleet
     at = sent[:, None] + (end - sent)[:, None] * ((np.arange(_LOOKS) + 0.5) / _LOOKS)
-    was_sent, finished = samples["sent_s"], np.maximum(samples["finish_s"], given_up_s(records))
-    n = np.maximum(1.0, in_flight(np.where(was_sent < 0, np.inf, was_sent), finished, at))
+    was_sent, finished = sent_s(records), np.maximum(samples["finish_s"], given_up_s(records))
+    n = np.maximum(1.0, in_flight(np.where(was_sent < 0, np.inf, was_sent), finished, at)) + asked
     units = n
     if fleet.group_placement == "together" and records.scenario.workload.group_size > 1:
         last = np.maximum.reduceat(np.where(finished < 0, np.inf, finished), groups["first"])
         units = np.minimum(n, np.maximum(1.0, in_flight(groups["submit_s"], last, at)))
-    size, instances = at_engines * n / units, max(1.0, float(window.steps["instances"].mean()))
+    size, instances = at_engines * n / units, _engines(window)
     cases = (1.0, instances), (1.0, MORE * instances), (MORE, instances)
     loads = [np.maximum(1.0, size * shared_with(held * units, engines)) for held, engines in cases]
     running = [np.minimum(load, mix.seqs) for load in loads]
@@ -234,7 +243,7 @@ def _cut(records: Records, path: CriticalPath, making: Floats, shorter: Floats, 
     samples, groups, buffer = records.samples, records.groups, records.scenario.buffer
     cap = max(1.0, longest_of_a_batch(records) / MORE)
     tokens, finish = samples["target"].astype(np.float64), np.where(samples["status"] == DONE, samples["finish_s"], -1)
-    lived = np.maximum(0.0, finish - samples["sent_s"])
+    lived = np.maximum(0.0, finish - sent_s(records))
     cut = (1.0 - cap / np.maximum(cap, tokens)) * (lived if at_engines_s is None else np.minimum(lived, at_engines_s))
     first = groups["first"]
     sooner = np.maximum.reduceat(finish, first) - np.maximum.reduceat(finish - cut, first)
@@ -251,6 +260,8 @@ def _cut(records: Records, path: CriticalPath, making: Floats, shorter: Floats, 
             own[k] = sooner[samples["group"][life.sample]]
         elif then is None or not then.freed:
             own[k] = cut[life.sample]
+    if records.scenario.fleet.placement == "colocated":  # of a life that began before the wait, what was made in it
+        own *= np.minimum(1.0, [(x.end_s - x.sent_s) / max(SAME_S, lived[x.sample]) for x in path.lives])
     found: Floats = np.maximum(own, work)
     return found
 
@@ -279,7 +290,8 @@ def _with_more_ahead(
     Groups would begin earlier, and in time as many more of them would be complete: the batch would have been complete
     when there were that many fewer. They are more work (fuller_s), unless instances have time to spare, and more calls
     that wait (queued_s). A life that ended no wait itself saves what a larger cap on what is in flight would save it
-    (`more`). Where a batch waits for the oldest, the gain is half as large: only groups that start earlier help.
+    (`more`). Under a cap a batch's lives begin with one that the trainer let begin, and would go on while it works, but
+    not on shared GPUs. There, what a sync throws away halves the gain, and a drain makes a batch for each step.
     """
     law, sizes = law_of(records.scenario), sizes_of(records.scenario)
     unit = sizes.version if law.reserves_steps else 1  # whole groups start, or those of whole steps
@@ -287,27 +299,31 @@ def _with_more_ahead(
     less, reach = fewer / (ahead + fewer), 1.0 if law.reserves_steps else 1.5
     share = math.log(MORE) / -math.log1p(-less)  # of what so many bring, a fifth
     begun = sum(not life.freed for life in path.lives)
-    spare = window.total("idle_s") / max(1.0, float(window.steps["instances"].mean())) / max(1, begun)
-    drains = IN_FLIGHT[records.scenario.sync.in_flight].drains and records.scenario.sync.scope == "global"
-    buffer = records.scenario.buffer
-    weight = share * (0.5 if buffer.wait_for_oldest else 1.0)
+    spare = window.total("idle_s") / _engines(window) / max(1, begun)
+    scenario = records.scenario
+    drains = IN_FLIGHT[scenario.sync.in_flight].drains and scenario.sync.scope == "global"
+    shared = scenario.fleet.placement == "colocated"
+    weight = share * (0.5 if shared and IN_FLIGHT[scenario.sync.in_flight].discards else 1.0)
     saved = more.copy()
     for k, life in enumerate(path.lives):
-        if life.freed:
-            continue
-        if life.ready < 0:
+        if life.ready < 0 or (life.freed and more[k]):
             # a drain waits for whatever is in flight; and what a group replaced counts where the last of them is ready
-            saved[k] = 0.0 if drains or life.replaced else more[k]
+            saved[k] = 0.0 if not life.freed and (drains or life.replaced) else more[k]
             continue
         ready, first = float(path.ready_s[life.ready]), life
         for before in path.lives[k + 1 :]:
-            if not before.replaced:
+            if not (first.freed or before.replaced) or before.ready >= 0:
                 break
             first = before
+        if first.freed or (shared and (life.freed or drains)):
+            saved[k] = 0.0  # the trainer let none of them begin, or stops them while it works
+            continue
         earlier = ready - max(first.sent_s, float(path.ready_s[max(0, life.ready - fewer)]))
-        waits_for_all = drains and first is life
-        most = first.loop_s if waits_for_all else reach * less * (ready - first.sent_s + first.loop_s)
-        saved[k] = max(0.0, weight * min(earlier, most) - max(0.0, fuller_s[k] - spare) - queued_s[k])
+        in_loop = life.freed or (drains and first is life)
+        most = first.loop_s if in_loop else reach * less * (ready - first.sent_s + first.loop_s)
+        # a cap keeps the load as it is
+        longer_s = 0.0 if life.freed else max(0.0, fuller_s[k] - spare) + queued_s[k]
+        saved[k] = max(0.0, weight * min(earlier, most) - longer_s)
     return saved
 
 

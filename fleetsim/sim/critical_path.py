@@ -239,10 +239,9 @@ class _Walk:
             if life.end_s > life.sent_s:
                 self.path.lives.append(life)
             self.loop = life
-            if sent <= floor:
-                return floor
             p = bisect_right(self.published, sent + SAME_S) - 1
-            if p >= 0 and self.lets_in and sent - self.published[p] <= SAME_S:
+            let_in = p >= 0 and self.lets_in and sent - self.published[p] <= SAME_S
+            if let_in and sent > floor:
                 made = self._made(p, floor)
                 if isinstance(made, float):
                     return made
@@ -254,9 +253,13 @@ class _Walk:
             whole = before >= 0
             if not whole:
                 before, ended = self._ended(sent)
-            if (i >= 0 and sent - self.times[i] <= SAME_S) or before < 0 or self.sent[before] > sent - SAME_S:
-                return min(sent, end - SAME_S)
+            by_trainer = let_in or (i >= 0 and sent - self.times[i] <= SAME_S)
+            if by_trainer or before < 0 or self.sent[before] > sent - SAME_S:
+                return max(floor, min(sent, end - SAME_S))
             life.freed, life.whole = not replaced, whole
+            if sent <= floor:
+                self.loop = None
+                return floor
             # its place was free once it, or its group, was scored; else what is next waited for an instance
             waits_s = 0.0 if whole or self.holds_slot else sent - ended
             scored_s = sent - ended - waits_s

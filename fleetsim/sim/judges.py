@@ -290,13 +290,17 @@ def judge_metrics(records: Records, window: StepWindow) -> dict[str, dict[str, f
     return found
 
 
-def judging_s(records: Records, window: StepWindow) -> float:
-    """Seconds that a sample is with its judges, on average: with the slowest of samples, then with that of groups."""
-    each = {"sample": 0.0, "group": 0.0}
+def judging_s(records: Records, window: StepWindow) -> tuple[float, float, float]:
+    """Seconds that a sample is with its judges, on average: with the slowest of samples, then with that of groups. Of
+    these, seconds with a judge that asks the rollout's own engines; and how many of its requests are there."""
+    each, here, held = {"sample": 0.0, "group": 0.0}, 0.0, 0.0
     for judge, at in zip(judges_of(records.scenario).values(), _grown(records, window), strict=True):
         if of := at.all if at.all["answered"] else None:
-            each[judge.per] = max(each[judge.per], (of["waited_s"] + of["served_s"]) / of["answered"])
-    return sum(each.values())
+            spent = of["waited_s"] + of["served_s"]
+            each[judge.per] = max(each[judge.per], spent / of["answered"])
+            if judge.at == "rollout":
+                here, held = spent / of["answered"], spent / window.span_s
+    return sum(each.values()), here, held
 
 
 def judges_full(records: Records, window: StepWindow) -> bool:

@@ -72,11 +72,12 @@ def in_flight(begin: Floats, end: Floats, at: Floats) -> Floats:
 
 
 def given_up_s(records: Records) -> Floats:
-    """When each sample was given up unfinished: with its group, or when that was complete without it; else below 0."""
+    """When each sample was given up in flight: with its group, or when that was complete without it; else below 0."""
     samples, when = records.samples, records.groups["ready_s"].astype(np.float64)
     known = records.discards["group"] < len(when)
     when[records.discards["group"][known]] = records.discards["time_s"][known]
-    found: Floats = np.where((samples["status"] == GONE) & (samples["finish_s"] < 0), when[samples["group"]], -1.0)
+    in_flight = (samples["status"] == GONE) & (samples["finish_s"] < 0) & (samples["sent_s"] >= 0)
+    found: Floats = np.where(in_flight, when[samples["group"]], -1.0)
     return found
 
 

@@ -187,30 +187,34 @@ def stations_full(records: Records, window: StepWindow) -> bool:
     """Whether calls always wait at a station: all its workers are in use, or calls begin as fast as its rate allows;
     and at its overflow, where it has one."""
 
-    def full(station: StationConfig, of: dict[str, float]) -> bool:
+    def full(station: StationConfig, of: dict[str, float], in_time: float) -> bool:
         workers, rate = station.workers or math.inf, station.calls_per_s or math.inf
-        return max(of["used_s"] / workers, of["calls"] / rate) > FULL * window.span_s
+        return max(of["used_s"] / workers, of["calls"] / rate) * in_time > FULL * window.span_s
 
     return any(
-        (at.station.workers == 0 or full(at.station, at.own))
-        and (at.station.overflow is None or full(_overflow_of(at.station), at.beyond))
+        (at.station.workers == 0 or full(at.station, at.own, at.in_time))
+        and (at.station.overflow is None or full(_overflow_of(at.station), at.beyond, at.in_time))
         for at in _grown(records, window)
     )
 
 
 def saturated_s(records: Records, window: StepWindow) -> float:
     """Seconds in which calls waited because all workers of a station were in use, or began as fast as its rate allows;
-    of the station with most of them. Where its overflow takes what waits, none."""
+    of the station with most of them. Where its overflow takes what waits, none.
+
+    Calls of a whole batch that begin together wait for half of these seconds in the mean; where they wait for less, the
+    queue was empty in between."""
     rows, found = records.stations[records.stations["step"] >= window.first], [0.0]
     for k, at in enumerate(_grown(records, window)):
         if at.station.overflow is not None:
             continue
+        waited_s = 2.0 * at.own["waited_s"] / records.scenario.trainer.batch_samples
         if at.station.calls_per_s is not None:
-            found.append(min(at.own["calls"] / at.station.calls_per_s, at.own["waited_s"]))
+            found.append(min(at.own["calls"] / at.station.calls_per_s, waited_s) * at.in_time)
         if at.station.workers is not None:
             used = rows[rows["station"] == k]["used"].sum(axis=0, dtype=np.float64)
             full = int(np.searchsorted(EDGES, at.station.workers, side="right")) - 1
-            found.append(min(float(used[full:].sum()), at.own["waited_s"]))
+            found.append(min(float(used[full:].sum()), waited_s) * at.in_time)
     return max(found)
 
 
@@ -229,17 +233,16 @@ def quantile_of(levels: NDArray[np.float64], share: float) -> float:
     return float(low + inside * (above - 1.0 - low))
 
 
-def tools_s(records: Records, window: StepWindow) -> tuple[float, float]:
-    """Seconds that a rollout is at its tools, and of these seconds that it waits for a worker: by their law or, where
-    they are a station, as long as its calls took."""
+def tools_s(records: Records, window: StepWindow) -> tuple[float, float, float]:
+    """Seconds that a rollout is at its tools, of these seconds that it waits for a worker, and the share of the calls
+    that more workers would answer sooner: by their law or, where they are a station, as long as its calls took."""
     turns, stations = records.scenario.workload.turns, list(stations_of(records.scenario))
-    each, waits = mean_length(turns.tool_latency_s), 0.0
-    if "tools" in stations:
-        of = _grown(records, window)[stations.index("tools")].all
-        ended = max(1.0, of["served"] + of["failed"] + of["late"])
-        each, waits = (of["waited_s"] + of["served_s"]) / ended, of["waited_s"] / ended
-    calls = mean_turns(records.scenario.workload) - 1.0
-    return calls * each, calls * waits
+    if "tools" not in stations:
+        return (mean_turns(records.scenario.workload) - 1.0) * mean_length(turns.tool_latency_s), 0.0, 1.0
+    grown, finish = _grown(records, window)[stations.index("tools")], records.samples["finish_s"]
+    rollouts = max(1, np.count_nonzero((finish > window.start_s) & (finish <= window.end_s)))
+    of = grown.all
+    return (of["waited_s"] + of["served_s"]) / rollouts, of["waited_s"] / rollouts, grown.in_time
 
 
 def station_usd(records: Records, window: StepWindow) -> float:
@@ -262,6 +265,14 @@ def _overflow_usd(overflow: OverflowConfig, of: dict[str, float]) -> float:
 
 class _Growth(Growth):
     station: StationConfig
+    begins_again: bool
+
+    @property
+    def in_time(self) -> float:
+        """Share of the calls that more workers would answer sooner. One that times out is waited for no longer, however
+        many wait, unless its rollout begins again."""
+        of = self.all
+        return 1.0 if self.begins_again else 1.0 - of["late"] / max(1.0, of["served"] + of["failed"] + of["late"])
 
 
 def _grown(records: Records, window: StepWindow) -> list[_Growth]:
@@ -272,7 +283,13 @@ def _grown(records: Records, window: StepWindow) -> list[_Growth]:
     def of(k: int) -> dict[str, float]:
         return grown(rows[rows["station"] == k], STATION_COUNTS, window)
 
+    alone = records.scenario.workload.group_size == 1
     return [
-        _Growth(of(k), of(beyond[name]) if name in beyond else none, station)
+        _Growth(
+            of(k),
+            of(beyond[name]) if name in beyond else none,
+            station,
+            station.lost == "retried" or (station.lost == "dropped" and alone),
+        )
         for k, (name, station) in enumerate(stations.items())
     ]

@@ -180,12 +180,13 @@ def nudges(s: Scenario, longest: float) -> Iterator[tuple[str, dict[str, Any], f
         assert now_ahead is not None
         now_groups = law.groups_ahead(a, sizes_of(s))
         assert now_groups is not None
-        factor = max(MORE, 1.0 + 1.0 / now_groups)
-        wider, whole = now_ahead + (factor - 1.0) * (1.0 + now_ahead), (2.0 + now_ahead) / (1.0 + now_ahead)
-        yield "staleness_window", {law.parameter: wider, **_queue(s, factor)}, factor
+        factor, whole = max(MORE, 1.0 + 1.0 / now_groups), (2.0 + now_ahead) / (1.0 + now_ahead)
+        started = math.floor((factor - 1.0) * now_groups + 1e-9)  # whole groups, by a law that rounds up as well
+        wider = now_ahead + started / now_groups * (1.0 + now_ahead)
         # an age is a whole number, and so are steps that groups are reserved for
-        aged = {"admission.max_age": a.max_age + 1.0} if a.max_age is not None else {}
-        if law.reserves_steps or (AGE_ACTIONS[a.age_action].limits_age and aged):
+        aged = {"admission.max_age": a.max_age + 1.0} if AGE_ACTIONS[a.age_action].limits_age and a.max_age else {}
+        yield "staleness_window", {law.parameter: wider, **aged, **_queue(s, factor)}, factor
+        if law.reserves_steps:
             yield "staleness_window", {law.parameter: now_ahead + 1.0, **aged, **_queue(s, whole)}, whole
 
 
@@ -198,11 +199,14 @@ def _queue(s: Scenario, factor: float) -> dict[str, int]:
 def _of_stations(s: Scenario) -> Iterator[tuple[str, dict[str, Any]]]:
     """What is moved at tools, rewards and a judge, by a fifth; workers and engines are counts (`nudges`)."""
     tools, judge = s.stations.tools, s.stations.judge
+    faster: dict[str, Any] = {}
     if getattr(s.workload.reward.latency_s, "value", 1.0):
-        yield "environment", {"workload.reward.latency_s": _scaled(s.workload.reward.latency_s)}
+        faster["workload.reward.latency_s"] = _scaled(s.workload.reward.latency_s)
     if s.workload.turns.several:
-        faster = {"workload.turns.tool_latency_s": _scaled(s.workload.turns.tool_latency_s)}
-        yield "environment", {**faster, "stations.tools.start_s": tools.start_s / MORE}
+        faster["workload.turns.tool_latency_s"] = _scaled(s.workload.turns.tool_latency_s)
+        faster["stations.tools.start_s"] = tools.start_s / MORE
+    if faster:
+        yield "environment", faster
     for name in ("calls_per_s", "timeout_s"):
         if (now := getattr(tools, name)) is not None:
             yield "environment", {f"stations.tools.{name}": now * MORE}
