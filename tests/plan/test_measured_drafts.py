@@ -71,7 +71,7 @@ def test_the_scenario_takes_the_profiles_drafts(path: str) -> None:
     drafts = speculation_of(scenario)
     assert drafts is not None
     assert (drafts.method, drafts.num_speculative_tokens) == ("ngram", 4)
-    step_time, limits = engine_of(scenario)
+    step_time, limits = engine_of(scenario, log_probs=False)
     assert step_time.speculation is not None
     assert step_time.speculation.lengths == ((1.0, 1.5, 1.8, 2.0, 2.1),)
     assert step_time.speculation.source == f"n-gram, measured: profile {load_profile(path).name}"
