@@ -24,7 +24,7 @@ OWN, MODELLED, SEALED, BLIND = "trainer given", "trainer not given", "sealed", "
 # How far a step may lie above and below its prediction, as logarithms, for an arm that is a factor of e from the one
 # that was measured; with the root of the distance, up to MOST_APART. So far lie eight of ten arms of cases that were
 # kept out whole, beside what a repeated run is off by (calibration/residuals.py).
-ABOVE, BELOW, MOST_APART = 0.24, 0.08, 4.0
+ABOVE, BELOW, MOST_APART = 0.3, 0.1, 4.0
 # The share of arms that an 80 % range should hold.
 HELD = (0.75, 0.85)
 # Seconds of waiting that are less than this share of a step say nothing by their error.

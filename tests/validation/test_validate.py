@@ -310,7 +310,7 @@ def test_the_residuals_are_those_that_their_script_finds() -> None:
         (script["plans"](published(), told()), RESIDUAL),
         (script["measured"](published()), (ABOVE, BELOW)),
     ):
-        seen, last = script["but_last"](published(), arms)
+        seen, last = script["but_last"](arms)
         assert len({arm.case for arm in seen}) > 20
         assert len({arm.case for arm in last}) > 5
         assert pytest.approx(script["pair"](seen), abs=0.02) == told_of
