@@ -48,10 +48,10 @@ _MOST_KEPT = 50_000
 
 
 def binding_of(records: Records, window: StepWindow) -> str:
-    """The name of the largest gain in `gains_of`; of equal ones the first."""
+    """The name of the largest gain in `gains_of`; of equal ones the first, and the trainer last: a faster one waits more."""
     gains = gains_of(records, window)
     most = max(gains.values())
-    return next(name for name, gain in gains.items() if gain >= EQUAL * most)
+    return next(name for name in sorted(gains, key="trainer".__eq__) if gains[name] >= EQUAL * most)
 
 
 def gains_of(records: Records, window: StepWindow) -> dict[str, float]:
@@ -76,7 +76,7 @@ def gains_of(records: Records, window: StepWindow) -> dict[str, float]:
     if waits > SMALL_WAIT * span and (first := _pacemaker(records, window)) is not None:
         # A fifth more of it serves a fifth more; what comes before it and after it only waits longer.
         return dict.fromkeys(saved.keys() | _AHEAD, 0.0) | {first: min(waits / span, LESS)}
-    if path.lives and waits + saved["sync"] > max(saved.values()):  # else nothing of them can promise more
+    if path.lives and waits + saved["sync"] > EQUAL * max(saved.values()):  # else nothing of them can promise more
         saved |= {name: min(waits, seconds) for name, seconds in _of_lives(records, window, path).items()}
     saved["sync"] += saved.pop("pauses", 0.0)
     return {name: seconds / span for name, seconds in saved.items()}

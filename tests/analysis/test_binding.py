@@ -338,7 +338,7 @@ def test_what_holds_a_trainer_up_beside_its_samples_is_named(named: str, job: di
     assert gains[named] > 0.08
 
 
-def shipped(name: str, steps: int = 60) -> Scenario:
+def shipped(name: str, steps: int = 120) -> Scenario:
     return with_changes(load_scenario(name), {"run.steps": steps, "run.warmup_steps": 20})
 
 
