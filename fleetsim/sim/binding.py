@@ -48,7 +48,8 @@ _MOST_KEPT = 50_000
 
 
 def binding_of(records: Records, window: StepWindow) -> str:
-    """The name of the largest gain in `gains_of`; of equal ones the first, and the trainer last: a faster one waits more."""
+    """The name of the largest gain in `gains_of`; of equal ones the first, and the trainer last, for a faster one waits
+    more."""
     gains = gains_of(records, window)
     most = max(gains.values())
     return next(name for name in sorted(gains, key="trainer".__eq__) if gains[name] >= EQUAL * most)
