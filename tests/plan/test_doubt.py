@@ -225,7 +225,8 @@ def test_a_step_scales_with_all_its_seconds() -> None:
     one = surface.step_s(answer, doubled)
     for axis in (doubled.engine, doubled.trainer, doubled.sync):
         axis *= 2.0
-    assert surface.step_s(answer, doubled) == pytest.approx(2.0 * one, rel=1e-6)
+    # but for log-probs, whose seconds no factor scales: here less than a thousandth of a step
+    assert surface.step_s(answer, doubled) == pytest.approx(2.0 * one, rel=1e-3)
 
 
 @pytest.mark.parametrize(
