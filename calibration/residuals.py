@@ -12,7 +12,7 @@ The range that is told holds the pair of today already: it is taken out of it fi
 whether trainer and engines share their GPUs, was the rule before: no better on cases kept out, and of sealed arms,
 looked at afterwards, ranges with it held 64 % where those with one pair for all hold 76 %.
 *One arm measured* (`validate/groups.py`): published over predicted, which grows with the root of how far an arm is from
-the one that was measured. Score on cases kept out: 0.35. By how far the seconds of waiting, and of a trainer whose own
+the one that was measured. Score on cases kept out: 0.60. By how far the seconds of waiting, and of a trainer whose own
 are not given, are apart it was a tenth better, but fewer sealed arms held. In proportion to a distance fewer hold.
 Siblings that are more or less alike, each case fitted anew, make ranges no better, and a factor on the waiting alone,
 where the trainer's seconds are given, made them wider (1.83).

@@ -295,7 +295,8 @@ def judging_s(records: Records, window: StepWindow) -> tuple[float, float, float
     these, seconds with a judge that asks the rollout's own engines; and how many of its requests are there."""
     each, here, held = {"sample": 0.0, "group": 0.0}, 0.0, 0.0
     for judge, at in zip(judges_of(records.scenario).values(), _grown(records, window), strict=True):
-        if of := at.all if at.all["answered"] else None:
+        of = at.all
+        if of["answered"]:
             spent = of["waited_s"] + of["served_s"]
             each[judge.per] = max(each[judge.per], spent / of["answered"])
             if judge.at == "rollout":

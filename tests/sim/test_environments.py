@@ -18,11 +18,10 @@ import pytest
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.errors import InputError
 from fleetsim.search.levers import CAP, NO_CAP, levers_of
-from fleetsim.sim.fleet import Fleet
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from tests.sim.test_judges import busy_judge, judged
-from tests.sim.timelines import BASE, FREE, batches, done, play, sends
+from tests.sim.timelines import BASE, FREE, batches, done, play, sends, with_its_fleet
 
 PLAYS: dict[str, Any] = {"fleet__in_flight_unit": "environments", "fleet__group_placement": "spread"}
 
@@ -183,17 +182,8 @@ def test_places_balance_whatever_happens_to_a_game(in_flight: str) -> None:
         "evaluation": {"every_steps": 2, "samples": 32},
         "run.steps": 8,
     }
-    seen: list[Fleet] = []
-    original = Fleet.__init__
-
-    def kept(self: Fleet, *given: Any) -> None:
-        original(self, *given)
-        seen.append(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Fleet, "__init__", kept)
-        simulate(with_changes(default_scenario(), changes))
-    fleet, world = seen[0], seen[0].world
+    _, fleet = with_its_fleet(with_changes(default_scenario(), changes))
+    world = fleet.world
     assert len(world.lanes) == 1 + 12
     assert world.lanes["free"][1:].min() >= 0
     assert fleet.get("in_flight") == 48 - world.lanes["free"][1:].sum() + 4 - world.lanes["free"][0]

@@ -38,7 +38,7 @@ from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
 from tests.sim.random_scenarios import scenarios
 from tests.sim.test_stations import erlang_wait, same_samples
-from tests.sim.timelines import done, play, sends, whole
+from tests.sim.timelines import done, play, sends, whole, with_its_fleet
 
 # An API that makes a hundred tokens a second: answers take a second.
 API: dict[str, Any] = {"api": {"tok_s": 100.0, "concurrency": 1}, "output_tokens": 100}
@@ -258,7 +258,7 @@ def busy_judge(**more: Any) -> Scenario:
 
 def judged(scenario: Scenario, groups: int, every_s: float | None = None, until_s: float = math.inf) -> Fleet:
     """So many groups through the fleet and its judges; every_s: stopped and held for no time so often."""
-    fleet = Fleet(scenario, *engine_of(scenario), 0)
+    fleet = Fleet(scenario, *engine_of(scenario, log_probs=False), 0)
     fleet.draws.more()
     fleet.set(credits=groups)
     now = 0.0
@@ -286,7 +286,7 @@ def test_a_judge_is_an_engine(votes: int) -> None:
         | {"trainer.batch_samples": votes, "workload.output_tokens": {"mean": 120, "cv": 1.0, "max": 600}}
         | {"fleet.routing": "prefix_affinity" if votes > 1 else "least_loaded"},
     )
-    fleet = Fleet(scenario, *engine_of(scenario), 0)
+    fleet = Fleet(scenario, *engine_of(scenario, log_probs=False), 0)
     while fleet.get("n_samples") < n:
         fleet.draws.more()
     world = fleet.world
@@ -425,20 +425,10 @@ def test_each_trained_sample_was_read_once(plain: Scenario, judge: Any, teacher:
         teacher |= {"at": "rollout", "per": "sample", "api": None, "overflow": None}
     changes = {"stations": {"judge": judge, "teacher": teacher, "reward": {"holds_slot": holds}}}
     scenario = with_changes(plain, changes)
-    seen: list[Fleet] = []
-    original = Fleet.__init__
-
-    def kept(self: Fleet, *given: Any) -> None:
-        original(self, *given)
-        seen.append(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Fleet, "__init__", kept)
-        try:
-            run = simulate(scenario)
-        except StuckError:
-            return
-    fleet = seen[0]
+    try:
+        run, fleet = with_its_fleet(scenario)
+    except StuckError:
+        return
     world = fleet.world
     ready = np.flatnonzero(world.groups["ready_s"][: fleet.started()] >= 0)
     samples = fleet.samples_of(ready)

@@ -18,6 +18,7 @@ from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine import EngineLimits, LinearStepTime, StepTime
 from fleetsim.engine.kernel import tables as t
 from fleetsim.records import replace
+from fleetsim.sim.fleet import Fleet
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.workload.groups import Groups, GroupSource
@@ -132,3 +133,16 @@ def with_status(records: Records, status: np.int64) -> tuple[int, ...]:
 def all_different(table: dict[Any, Any]) -> bool:
     """Whether no two rows of a table expect the same: then each would fail under every neighbour's law."""
     return all(a != b for a, b in combinations(table.values(), 2))
+
+
+def with_its_fleet(scenario: Scenario) -> tuple[Records, Fleet]:
+    """A run, and the fleet as the run left it. Raises as `simulate`."""
+    seen: list[Fleet] = []
+    original = Fleet.__init__
+
+    def kept(self: Fleet, *given: Any) -> None:
+        original(self, *given)
+        seen.append(self)
+
+    with mock.patch.object(Fleet, "__init__", kept):
+        return simulate(scenario), seen[0]
