@@ -358,7 +358,7 @@ def test_the_groups_are_told_apart() -> None:
     found = {group.name: group for group in groups_of(rows())}
     assert found[OWN].median < 0.05
     assert found[MODELLED].median < 0.08
-    assert found[SEALED].arms == 90
+    assert found[SEALED].arms == 109
     held = [row for row in rows() if row.held is not None and row.role != "fitted"]
     assert HELD[0] <= held_share(held) <= HELD[1], {name: group.held for name, group in found.items()}
     assert {row.group for row in rows()} == {OWN, MODELLED, SEALED}
@@ -376,7 +376,7 @@ def test_a_waiting_error_is_that_of_what_the_trainer_leaves() -> None:
 
 def test_the_first_prediction_of_a_sealed_arm_is_kept() -> None:
     sealed = [row for row in rows() if row.group == SEALED]
-    assert len(sealed) == 119
+    assert len(sealed) == 143
     assert all(row.first is not None for row in sealed)
 
 
