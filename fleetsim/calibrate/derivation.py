@@ -91,15 +91,14 @@ def estimate_profile(
     kv_dtype: str = "auto",
     slower: float = 1.0,
     name: str | None = None,
+    **more: Any,
 ) -> Profile:
     """The roofline of a model on a GPU as a profile, to be saved, edited, compared: the same numbers as engine.kind
-    roofline gives. Nothing in it was measured on this GPU with this model, so it has no ranges. slower: factor on all
-    seconds. Raises InputError as `roofline` does."""
+    roofline gives. Nothing in it was measured on this GPU with this model, so it has no ranges. slower: factor on
+    all seconds. more: further arguments of `roofline`. Raises InputError as it does."""
     model = config_of(model) or model
-    step_time, limits = roofline(
-        gpu, model, tp=tp, dtype=dtype, kv_dtype=kv_dtype, engine=engine, gpu_memory_utilization=UTILIZATION,
-        block_size=16,
-    )  # fmt: skip
+    more = {"gpu_memory_utilization": UTILIZATION, "block_size": 16} | more
+    step_time, limits = roofline(gpu, model, tp=tp, dtype=dtype, kv_dtype=kv_dtype, engine=engine, **more)
     spec, shape = gpu_spec(gpu), model_shape(model)
     known = known_error(domain_of(spec, shape, dtype, engine))
     what = f"the roofline's own: median and 90th percentile {known.what}"
@@ -109,7 +108,7 @@ def estimate_profile(
         kind="derived",
         coefficients=coefficients_of(step_time.seeing_all.slower(slower)),
         limits=limit_fields(limits),
-        error=ProfileError(median=known.median, worst=known.p90, what=what),
+        error=ProfileError(median=known.median, p90=known.p90, what=what),
         provenance=Provenance(
             source="roofline",
             gpu=spec.name,
@@ -117,10 +116,14 @@ def estimate_profile(
             model=model,
             dtype=shape.weights_type(dtype),
             tp=tp,
-            assumed=(step_time.source, *guesses(LIMITS, limits)),
+            assumed=(step_time.source, *_of_ranks(more.get("dp", 1)), *guesses(LIMITS, limits)),
             fleetsim_version=__version__,
         ),
     )
+
+
+def _of_ranks(dp: int) -> tuple[str, ...]:
+    return (f"one of {dp} ranks that share the experts",) if dp > 1 else ()
 
 
 def guesses(missing: Sequence[str], limits: EngineLimits) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from fleetsim import units
 from fleetsim.errors import InputError, Problem
 from fleetsim.estimates import Ranged
 from fleetsim.faces import flag
-from fleetsim.records import as_dict
+from fleetsim.records import as_dict, replace
 from fleetsim.tell.document import Table
 
 if TYPE_CHECKING:
@@ -74,15 +74,26 @@ class SeenLoad(Struct, frozen=True):
         return {**as_dict(self.load), **{name: as_dict(getattr(self, name)) for name in ("tok_s", "ttft_s", "tpot_s")}}
 
 
-def read_sides(text: str | None) -> dict[str, int] | None:
-    """`prefill=2 decode=1`: engines that compute prompts, and that decode. Raises InputError for no such text."""
-    if text is None:
-        return None
-    parts = [part.partition("=") for part in text.split()]
+def read_sides(text: str | None) -> dict[str, int]:
+    """`prefill=2 decode=1`: engines that compute prompts, and that decode, as keys of `engine`; of None there are none.
+    Raises InputError for no such text."""
+    parts = [part.partition("=") for part in (text or "").split()]
     if not all(value.isdecimal() for _, _, value in parts) or len({key for key, _, _ in parts}) < len(parts):
         rule = "KEY=N, each key once, with keys of a scenario's engine.disaggregation"
         raise InputError([Problem(flag("disaggregation"), text, rule, "for example 'prefill=2 decode=1'")])
-    return {key: int(value) for key, _, value in parts}
+    return {f"disaggregation.{key}": int(value) for key, _, value in parts}
+
+
+def read_engine(sets: Sequence[str]) -> dict[str, Any]:
+    """`engine.max_num_seqs=512`: keys of `engine` and their values. Raises InputError for another section's key."""
+    from fleetsim.config.load import parse_overrides
+
+    told = parse_overrides(sets)
+    wrong = [path for path, _ in told if not path.startswith("engine.")]
+    if wrong:
+        rule, remedy = "must be of the engine: nothing else is told here", "for example --set engine.max_num_seqs=512"
+        raise InputError([Problem(flag("set"), path, rule, remedy) for path in wrong])
+    return {path.removeprefix("engine."): value for path, value in told}
 
 
 def read_point(text: str) -> MeasuredLoad:
@@ -114,21 +125,28 @@ def check_load(load: ClosedLoad, path: str) -> None:
 
 
 def seen_of(load: ClosedLoad, gpu: str, model: str, known: KnownError | None = None, **engine: Any) -> SeenLoad:
-    """What clients see of a load. engine: further arguments of `roofline`. known: how far off such engines are, None =
-    by their kind. Raises InputError as `roofline` does, and for a load that does not fit."""
+    """What clients see of a load. engine: further keys of a scenario's `engine`. known: how far off such engines are,
+    None = by their kind. Raises InputError for an engine that cannot be, and for a load that does not fit."""
     import numpy as np
 
-    from fleetsim.engine import closed_load, request_path, roofline
+    from fleetsim.config.load import default_scenario, with_changes
+    from fleetsim.engine import closed_load, request_path
     from fleetsim.engine.gpus import gpu_spec
     from fleetsim.engine.known_error import domain_of, known_error, sigma_of
     from fleetsim.engine.model.names import model_shape
+    from fleetsim.sim.engines import engine_of
 
-    name, ranks = engine.get("engine", "vllm"), engine.get("dp", 1)
-    step_time, limits = roofline(gpu, model, **engine)
+    asked = {"gpu": gpu, "model": model, "slowdown": 1.0, **engine}
+    try:
+        scenario = with_changes(default_scenario(), {f"engine.{key}": value for key, value in asked.items()})
+        step_time, limits = engine_of(scenario, log_probs=False)
+    except InputError as error:
+        raise InputError([replace(p, path=p.path.removeprefix("engine.")) for p in error.problems]) from None
+    name, ranks = scenario.engine.name, scenario.engine.dp
     clients = -(-load.concurrency // ranks)
     n = _REQUESTS * clients
     seen = closed_load(step_time, limits, np.full(n, load.isl), np.full(n, load.osl), clients, request_path(name))
-    error = known or known_error(domain_of(gpu_spec(gpu), model_shape(model), engine.get("dtype", "auto"), name))
+    error = known or known_error(domain_of(gpu_spec(gpu), model_shape(model), scenario.engine.dtype, name))
     tok_s, first_s, later_s = (
         float(x) for x in (ranks * n * load.osl / seen.finish_s.max(), seen.first_s.mean(), seen.later_s.mean())
     )

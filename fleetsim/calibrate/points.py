@@ -136,8 +136,9 @@ def how_good(profile: Profile) -> str:
             "median of the worst batch."
         )
     if e.median is not None:
-        worst = f", {units.share(e.worst)} at worst" if e.worst is not None else ""
-        return f"Its error: {units.share(e.median)} in the median{worst}{f' ({e.what})' if e.what else ''}."
+        most = f", {units.share(e.worst)} at worst" if e.worst is not None else ""
+        most = most or (f", 90 % within {units.share(e.p90)}" if e.p90 is not None else "")
+        return f"Its error: {units.share(e.median)} in the median{most}{f' ({e.what})' if e.what else ''}."
     return "No error is on record for it: no batch was kept out of the fit."
 
 

@@ -207,6 +207,15 @@ SIDES = Annotated[
         rich_help_panel=LOAD,
     ),
 ]
+ENGINE_SETS = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Any key of engine: --set engine.max_num_seqs=512. Repeatable.",
+        rich_help_panel=LOAD,
+    ),
+]
 _ESTIMATED = ("gpu", "model", "tp", "dtype", "kv_dtype", "dp", "engine", "disaggregation")
 
 
@@ -229,6 +238,7 @@ def estimate(
     dp: Annotated[int, typer.Option(help="Ranks that share a mixture's experts.", rich_help_panel=LOAD)] = 1,
     engine: Annotated[str, typer.Option(help="vllm, sglang or tensorrt-llm.", rich_help_panel=LOAD)] = "vllm",
     disaggregation: SIDES = None,
+    set_: ENGINE_SETS = None,
     concurrency: Annotated[int, typer.Option(help="Clients, one request each at a time.", rich_help_panel=LOAD)] = 64,
     isl: Annotated[int, typer.Option(help="Tokens of each prompt.", rich_help_panel=LOAD)] = 1024,
     osl: Annotated[int, typer.Option(help="Tokens of each response.", rich_help_panel=LOAD)] = 1024,
@@ -244,24 +254,37 @@ def estimate(
     fleetsim profile estimate --gpu H100 --model Qwen/Qwen2.5-7B
     fleetsim profile estimate --gpu H200 --model Qwen/Qwen2.5-32B --tp 2 -o h200-32b.profile.json
     fleetsim profile estimate --gpu B200 --model Qwen/Qwen3-8B --engine sglang --concurrency 128 --json
+    fleetsim profile estimate --gpu H200 --model Qwen/Qwen3.6-27B --set engine.speculation.method=mtp
 
     It is what `size` uses where no profile is given; saved, it can be compared with a measured one. What clients of a
     server with this engine would see is told, with the range of eight of ten engines.
     """
+    from inspect import signature
+
     from fleetsim.calibrate.derivation import estimate_profile
-    from fleetsim.calibrate.one_load import ClosedLoad, check_load, read_sides, seen_by_clients, seen_of
+    from fleetsim.calibrate.one_load import (
+        ClosedLoad,
+        check_load,
+        read_engine,
+        read_sides,
+        seen_by_clients,
+        seen_of,
+    )
     from fleetsim.config.engine_profile import profile_text
+    from fleetsim.engine import roofline
     from fleetsim.errors import InputError
     from fleetsim.files import new_file, write_text
 
     place = None if output is None else new_file("--output", output, force)
     try:
-        profile = estimate_profile(gpu, model, tp=tp, dtype=dtype)
-        which = {"tp": tp, "dtype": dtype, "kv_dtype": kv_dtype, "dp": dp, "engine": engine}
-        sides = read_sides(disaggregation)
         load = ClosedLoad(concurrency, isl, osl)
         check_load(load, "--concurrency, --isl, --osl:")
-        told = seen_of(load, gpu, model, **which, disaggregation=sides)
+        which = {"tp": tp, "dtype": dtype, "kv_dtype": kv_dtype, "dp": dp, **read_engine(set_ or ())}
+        sides = read_sides(disaggregation)
+        # of the engines that decode, where others compute prompts; what drafts bring is the load's to tell
+        own = {key: value for key, value in which.items() if key in signature(roofline).parameters}
+        profile = estimate_profile(gpu, model, engine=engine, **own | {"dp": sides.get("disaggregation.decode_dp", dp)})
+        told = seen_of(load, gpu, model, name=engine, **which, **sides)
     except InputError as error:
         raise _by_flags(error) from None
     _show(profile, str(place or "FILE"), "profile estimate", json_, seen_by_clients(profile), told)

@@ -131,6 +131,7 @@ def engine_source(scenario: Scenario, instances: int, runs: Sequence[Records] = 
         profile.provenance.gpu,
         profile.provenance.model,
         hash=seal_of(profile),
+        error_p90=profile.error.p90 if profile.error.worst is None else None,
     )
 
 

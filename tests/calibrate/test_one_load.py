@@ -8,7 +8,15 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from fleetsim.calibrate.one_load import FOLLOWED, ClosedLoad, MeasuredLoad, calibrated, read_point, seen_of
+from fleetsim.calibrate.one_load import (
+    FOLLOWED,
+    ClosedLoad,
+    MeasuredLoad,
+    calibrated,
+    read_engine,
+    read_point,
+    seen_of,
+)
 from fleetsim.cli.main import app
 from fleetsim.errors import InputError
 
@@ -67,3 +75,24 @@ def test_an_estimate_of_a_load_has_a_range() -> None:
         figure = document[name]
         assert 0 < figure["low"] < figure["value"] < figure["high"], name
     assert (document["concurrency"], document["isl"], document["osl"]) == (4, 100, 20)
+
+
+def test_ranks_that_share_experts_fit_where_one_alone_does_not() -> None:
+    """671 billion weights in fp8 on one B200 of eight: the command refused it, as it asked for the engine alone."""
+    asked = ["--gpu", "B200", "--model", "deepseek-ai/DeepSeek-R1", "--dtype", "fp8", "--osl", "64", "--json"]
+    alone, ranks = (CliRunner().invoke(app, ["profile", "estimate", *asked, *more]) for more in ([], ["--dp", "8"]))
+    assert (alone.exit_code, ranks.exit_code) == (2, 0)
+    assert "one of 8 ranks that share the experts" in json.loads(ranks.stdout)["profile"]["provenance"]["assumed"]
+
+
+def test_an_engine_is_told_with_its_drafts_and_its_limits() -> None:
+    """Two drafts of which all are accepted: three tokens an iteration, less what drafting and checking them takes."""
+    load = ClosedLoad(4, 256, 240)
+    drafts = ["engine.speculation.method=mtp", "engine.speculation.num_speculative_tokens=2"]
+    told = read_engine([*drafts, "engine.speculation.acceptance=1.0"])
+    plain = seen_of(load, "H200", "Qwen/Qwen3.6-27B").tpot_s.value
+    assert plain / 3 < seen_of(load, "H200", "Qwen/Qwen3.6-27B", **told).tpot_s.value < plain / 2
+    few = seen_of(load, "H200", "Qwen/Qwen3.6-27B", **read_engine(["engine.max_num_seqs=2"]))
+    assert few.ttft_s.value > 240 / 2 * plain
+    with pytest.raises(InputError, match="must be of the engine"):
+        read_engine(["fleet.instances=3"])

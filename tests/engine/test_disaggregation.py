@@ -87,9 +87,9 @@ def test_clients_of_two_sides_wait_for_the_prompts_of_others_and_not_for_their_d
     """profile estimate --disaggregation: later tokens come sooner than from one engine of the same kind."""
     load = ClosedLoad(64, 2048, 256)
     one = seen_of(load, "H100", "Qwen/Qwen3-8B")
-    two = seen_of(load, "H100", "Qwen/Qwen3-8B", disaggregation=read_sides("prefill=3 decode=1"))
+    two = seen_of(load, "H100", "Qwen/Qwen3-8B", **read_sides("prefill=3 decode=1"))
     assert two.tpot_s.value < 0.8 * one.tpot_s.value
-    assert read_sides(None) is None
+    assert read_sides(None) == {}
     for text in ("prefill", "prefill=x", "prefill=1 prefill=2"):
         with pytest.raises(InputError, match="each key once"):
             read_sides(text)
