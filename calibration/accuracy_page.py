@@ -14,7 +14,8 @@ from first_tokens import INTRO as FIRST_INTRO
 from points import ACCEPTED, Point, Prediction, Run
 from published_latencies import GPU_MEMORY_UTILIZATION, Predicted, Stage, evaluate
 
-from fleetsim.engine.known_error import Domain, KnownError, domain_of
+from fleetsim import units
+from fleetsim.engine.known_error import Domain, KnownError, domain_of, known_error
 from fleetsim.engine.operators.curves import Curves, read_curves
 from fleetsim.records import as_dict, field_names
 
@@ -44,8 +45,8 @@ An error is |predicted / measured - 1|, of the median response, the makespan, or
 
 - *fitted*: the curves were fitted to this run, too.
 - *model left out*: the fit saw no run of this model on this GPU. An answer shows this error, of the
-  narrowest kind of engine that has 100 runs; of engines kept out whole, its ranges hold 85 % of the points, 80 % where
-  each engine counts once. One measured load of an engine (`calibrate --point`) makes 9.1 % of its others 6.6 %.
+  narrowest kind of engine that has 100 runs; of engines kept out whole, its ranges hold {points} of the points, {engines}
+  where each engine counts once. One measured load of an engine (`calibrate --point`) makes 9.1 % of its others 6.6 %.
 - *GPU left out*: the fit saw no run of this GPU. An answer shows this error for a GPU without public runs.
 
 `python calibration/fit_engine.py` fits the curves and writes this part. `--check` holds it against the committed
@@ -195,6 +196,21 @@ def _record(domain: Domain, seen: bool, errors: Sequence[tuple[float, str]]) -> 
     return KnownError(domain, seen, round(float(middle), 3), round(float(far), 3), round(bias, 3), len(errors), sources)
 
 
+def held(rows: Sequence[Row]) -> tuple[float, float]:
+    """The share of runs that the ranges of answers hold where no record has their engine, and of engines, which count
+    alike."""
+    groups: dict[tuple[str, ...], list[bool]] = {}
+    for group in {r.group for r, *_ in rows}:
+        known = records([row for row in rows if row[0].group != group])
+        for r, _, pair, _ in rows:
+            if r.group == group and pair is not None:
+                p = r.point
+                low, high = known_error(domain_of(r.gpu, r.shape, p.dtype, p.engine), known).around(1.0)
+                groups.setdefault(group, []).append(low <= pair <= high)
+    each = list(groups.values())
+    return float(np.mean(np.concatenate(each))), float(np.mean([np.mean(inside) for inside in each]))
+
+
 def errors_text(runs: Sequence[Run]) -> str:
     """engine_errors.json, a record a line."""
     found = records(rows_of(runs))
@@ -285,7 +301,9 @@ def render(runs: Sequence[Run], refused: Sequence[tuple[Point, str]]) -> str:
     both = (lambda p, r: "all", lambda p, r: "multi-token prediction" if p.mtp else "one token at a time")
     table = _grouped(every, *both) + "\n".join(_grouped(rows, *ways).splitlines()[2:]) + "\n"
     how = HOW.format(later=np.median(later), uneven=curves.uneven, refused=len(refused))
-    return INTRO.format(runs=len(every)) + table + SHORT.format(**_short(runs, every, rows, curves)) + how
+    points, engines = (units.share(share, 0) for share in held(rows))
+    intro = INTRO.format(runs=len(every), points=points, engines=engines)
+    return intro + table + SHORT.format(**_short(runs, every, rows, curves)) + how
 
 
 def _short(runs: Sequence[Run], every: Sequence[Row], rows: Sequence[Row], curves: Curves) -> Mapping[str, object]:

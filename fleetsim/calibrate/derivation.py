@@ -97,8 +97,8 @@ def estimate_profile(
     roofline gives. Nothing in it was measured on this GPU with this model, so it has no ranges. slower: factor on
     all seconds. more: further arguments of `roofline`. Raises InputError as it does."""
     model = config_of(model) or model
-    more = {"gpu_memory_utilization": UTILIZATION, "block_size": 16} | more
-    step_time, limits = roofline(gpu, model, tp=tp, dtype=dtype, kv_dtype=kv_dtype, engine=engine, **more)
+    own: dict[str, Any] = {"gpu_memory_utilization": UTILIZATION, "block_size": 16, **more}
+    step_time, limits = roofline(gpu, model, tp=tp, dtype=dtype, kv_dtype=kv_dtype, engine=engine, **own)
     spec, shape = gpu_spec(gpu), model_shape(model)
     known = known_error(domain_of(spec, shape, dtype, engine))
     what = f"the roofline's own: median and 90th percentile {known.what}"

@@ -74,7 +74,7 @@ class SeenLoad(Struct, frozen=True):
         return {**as_dict(self.load), **{name: as_dict(getattr(self, name)) for name in ("tok_s", "ttft_s", "tpot_s")}}
 
 
-def read_sides(text: str | None) -> dict[str, int]:
+def read_sides(text: str | None) -> dict[str, Any]:
     """`prefill=2 decode=1`: engines that compute prompts, and that decode, as keys of `engine`; of None there are none.
     Raises InputError for no such text."""
     parts = [part.partition("=") for part in (text or "").split()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -279,7 +279,7 @@ def estimate(
     try:
         load = ClosedLoad(concurrency, isl, osl)
         check_load(load, "--concurrency, --isl, --osl:")
-        which = {"tp": tp, "dtype": dtype, "kv_dtype": kv_dtype, "dp": dp, **read_engine(set_ or ())}
+        which: dict[str, Any] = {"tp": tp, "dtype": dtype, "kv_dtype": kv_dtype, "dp": dp, **read_engine(set_ or ())}
         sides = read_sides(disaggregation)
         # of the engines that decode, where others compute prompts; what drafts bring is the load's to tell
         own = {key: value for key, value in which.items() if key in signature(roofline).parameters}

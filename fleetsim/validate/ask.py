@@ -56,9 +56,9 @@ class ValidateResult(Briefed):
     @property
     def summary(self) -> Summary:
         """Gates, and whether they hold."""
-        from fleetsim.validate.verdict import summary
+        from fleetsim.validate.groups import summed
 
-        return summary(self.cases)
+        return summed(self.cases, self.arms)
 
     def told(self) -> Document:
         """What there is to say of the cases that were asked for."""

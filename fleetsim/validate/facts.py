@@ -33,17 +33,17 @@ from fleetsim.tell.facts import explained, facts
 from fleetsim.units import number, plural
 from fleetsim.validate.arms import factors_of
 from fleetsim.validate.case import STATED
-from fleetsim.validate.groups import HELD, Row, groups_of, groups_table, held_share
+from fleetsim.validate.groups import Row, groups_of, groups_table, held_share, summed
 from fleetsim.validate.pictures import arms, error_chart, figures_chart
 from fleetsim.validate.run import RangedArm
 from fleetsim.validate.verdict import (
     BEYOND,
+    HELD,
     CaseResult,
     Summary,
     gate_rows,
     gates,
     gates_written,
-    summary,
 )
 
 # A sealed arm that is told within this of its first prediction is told the same.
@@ -72,7 +72,7 @@ def document(
 ) -> Document:
     """What `validate` says. of: cases that there are, some of which may not have been asked for. arms: with ranges.
     rows: of every arm, for the groups."""
-    total, prose = summary(results), prose_of()
+    total, prose = summed(results, rows), prose_of()
     groups = (prose["groups"], groups_table(groups_of(rows)), *_moved(rows)) if rows else ()
     misses = tuple(_misses(results))
     pictures = error_chart(results), figures_chart(results)
@@ -238,9 +238,10 @@ def _unpublished(results: Sequence[CaseResult]) -> Iterator[Words]:
     """What decides arms and nobody published; why other arms have no gate. Arms of one reason are told together."""
     for result in results:
         reasons: dict[str, list[str]] = {}
-        for arm in (r.arm for r in result.arms):
+        for arm, error in ((r.arm, r.gated_error) for r in result.arms):
             why = arm.unpublished or ("" if arm.gated else arm.reading)
-            reasons.setdefault(_plain(why), []).append(arm.name)
+            off = "" if error is None else f" ({units.change(error)})"
+            reasons.setdefault(_plain(why), []).append(f"{arm.name}{off}")
         reasons.pop("", None)
         for why, names in reasons.items():
             yield _why(f"{result.case.id} {', '.join(names)}.", why)

@@ -14,19 +14,19 @@ from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.job.uncertainty import RERUN
+from fleetsim.records import replace
 from fleetsim.tell.document import Table
 from fleetsim.validate.case import Arm, PublishedCase
 from fleetsim.validate.ledger import Ledger
 from fleetsim.validate.run import RangedArm
-from fleetsim.validate.verdict import BEYOND, ArmResult, CaseResult, role
+from fleetsim.validate.verdict import BEYOND, ArmResult, CaseResult, Summary, role, summary
 
-OWN, MODELLED, SEALED, BLIND = "trainer given", "trainer not given", "sealed", "blind"
+OWN, MODELLED, SEALED = "trainer given", "trainer not given", "sealed"
+BLIND, SEALED_BLIND = "blind", "sealed, blind"
 # How far a step may lie above and below its prediction, as logarithms, for an arm that is a factor of e from the one
 # that was measured; with the root of the distance, up to MOST_APART. So far lie eight of ten arms of cases that were
 # kept out whole, beside what a repeated run is off by (calibration/residuals.py).
-ABOVE, BELOW, MOST_APART = 0.3, 0.1, 4.0
-# The share of arms that an 80 % range should hold.
-HELD = (0.75, 0.85)
+ABOVE, BELOW, MOST_APART = 0.3, 0.09, 4.0
 # Seconds of waiting that are less than this share of a step say nothing by their error.
 _LEAST_WAIT = 0.05
 
@@ -143,18 +143,39 @@ def _wait_error(case: PublishedCase, arm: ArmResult) -> float | None:
 
 
 def groups_of(rows: Sequence[Row]) -> tuple[Group, ...]:
-    """The groups that have arms, and the blind predictions of all of them but the sealed."""
+    """The groups that have arms, and the blind predictions of the public ones and of the sealed ones."""
     predicted = [row for row in rows if row.role != "fitted" and row.error is not None]
-    found = [_group(name, mine) for name in (OWN, MODELLED) if (mine := [r for r in predicted if r.group == name])]
-    blind = [abs(r.blind_error) for r in predicted if r.blind_error is not None and r.group != SEALED]
-    if blind:
-        beyond = sum(e > BEYOND for e in blind)
-        found.append(Group(BLIND, len(blind), median(blind), max(blind), beyond, None, None, None))
     sealed = [r for r in predicted if r.group == SEALED]
-    return (*found, *([_group(SEALED, sealed)] if sealed else []))
+    public = [r for r in predicted if r.group != SEALED]
+    found = (
+        *(_group(name, [r for r in public if r.group == name]) for name in (OWN, MODELLED)),
+        _blind(BLIND, public),
+        _group(SEALED, sealed),
+        _blind(SEALED_BLIND, sealed),
+    )
+    return tuple(group for group in found if group is not None)
 
 
-def _group(name: str, rows: Sequence[Row]) -> Group:
+def summed(results: Sequence[CaseResult], rows: Sequence[Row]) -> Summary:
+    """The gates of all cases, and of the sealed ones alone, with their ranges."""
+    total, sealed = summary(results), [r for r in results if r.case.sealed is not None]
+    group = next((g for g in groups_of(rows) if g.name == SEALED), None)
+    if group is None:
+        return total
+    alone = summary(sealed) if len(sealed) < len(results) else None
+    return replace(total, sealed=alone, held=group.held, width=group.width)
+
+
+def _blind(name: str, rows: Sequence[Row]) -> Group | None:
+    errors = [abs(r.blind_error) for r in rows if r.blind_error is not None]
+    if not errors:
+        return None
+    return Group(name, len(errors), median(errors), max(errors), sum(e > BEYOND for e in errors), None, None, None)
+
+
+def _group(name: str, rows: Sequence[Row]) -> Group | None:
+    if not rows:
+        return None
     errors = [abs(r.error) for r in rows if r.error is not None]
     waits = [abs(r.wait_error) for r in rows if r.wait_error is not None]
     return Group(

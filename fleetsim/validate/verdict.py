@@ -73,6 +73,11 @@ TIED = 0.01
 RATIO_MEDIAN, BEYOND, ABSOLUTE = 0.07, 0.25, 0.10
 # One arm of so many may be off by more than BEYOND; this share of pairs must be in the right order.
 ONE_IN, IN_ORDER = 12, 0.97
+# The share of arms that an 80 % range should hold; wider ranges would hold more, so their width is a gate, too.
+HELD, WIDEST = (0.75, 0.85), 1.5
+
+# What is wanted of all cases together: its name, what is wanted, what was reached, whether it holds.
+Gate = tuple[str, str, str, bool]
 # Where nothing of an arm but its configuration is known.
 BLIND_MEDIAN = 0.11
 
@@ -137,7 +142,8 @@ class CaseResult(Struct, frozen=True):
 class Summary(Struct, frozen=True):
     """All cases together: the gates of the whole page. missed: arms that miss a gate by themselves. far: those whose
     ratio does. ratios: arms that have one. pairs: of arms whose order is known. blind: of all cases that were predicted
-    blind."""
+    blind. sealed: of the sealed cases alone, where there are others; of them, held: share of ranges that hold, every
+    case alike, and width: the median of their ends' ratio."""
 
     cases: int
     arms: int
@@ -152,6 +158,9 @@ class Summary(Struct, frozen=True):
     missed: tuple[str, ...]
     far: tuple[str, ...]
     blind: Summary | None
+    sealed: Summary | None = None
+    held: float | None = None
+    width: float | None = None
 
     @property
     def holds(self) -> bool:
@@ -209,13 +218,13 @@ def summary(results: Sequence[CaseResult]) -> Summary:
         cases=len(results),
         arms=sum(len(r.arms) for r in results),
         ratios=len(ratios),
-        pairs=sum(r.pairs for r in results if "order" in r.case.gates),
+        pairs=sum(r.pairs for r in results),
         ratio_median=median(ratios) if ratios else None,
         ratio_worst=max(ratios) if ratios else None,
         absolute_worst=max(absolute) if absolute else None,
         bottlenecks_right=sum(sides),
         bottlenecks=len(sides),
-        orders_wrong=sum(len(r.wrong_order) for r in results if "order" in r.case.gates),
+        orders_wrong=sum(len(r.wrong_order) for r in results),
         missed=tuple(f"{r.case.id} {a.arm.name}" for r in results for a in r.misses),
         far=tuple(f"{r.case.id} {a.arm.name}" for r in results for a in r.far),
         blind=summary(blind) if blind else None,
@@ -246,25 +255,36 @@ def _ordered(arms: Sequence[ArmResult]) -> Iterator[tuple[str, str, bool]]:
 
 
 def gates(total: Summary) -> Table:
-    """The gates of the whole validation."""
+    """The gates of the whole validation; and how those of its sealed cases come out alone."""
     rows = gate_rows(total)
     marks = ("ok" if holds else "MISSED" for *_, holds in rows)
     return Table(
         "",
-        ("", "gate", "wanted", "reached"),
-        tuple((mark, *row[:3]) for mark, row in zip(marks, rows, strict=True)),
-        left=4,
+        ("", "gate", "wanted", "reached", "sealed alone"),
+        tuple((mark, *row[:3], alone) for mark, row, alone in zip(marks, rows, _alone(total, rows), strict=True)),
+        left=5,
         marked=frozenset(i for i, row in enumerate(rows) if not row[3]),
     )
 
 
 def gates_written(total: Summary) -> Table:
     """The same in the documentation, the name first."""
-    rows = tuple((*row[:3], "holds" if row[3] else Words("missed", strong=True)) for row in gate_rows(total))
-    return Table("", ("gate", "wanted", "reached", ""), rows, left=4)
+    rows = gate_rows(total)
+    told = tuple(
+        (*row[:3], alone, "holds" if row[3] else Words("missed", strong=True))
+        for row, alone in zip(rows, _alone(total, rows), strict=True)
+    )
+    return Table("", ("gate", "wanted", "reached", "sealed alone", ""), told, left=5)
 
 
-def gate_rows(summary: Summary) -> list[tuple[str, str, str, bool]]:
+def _alone(total: Summary, rows: Sequence[Gate]) -> Iterator[str]:
+    """What sealed cases reach of each gate."""
+    found = {row[0]: row for row in gate_rows(total.sealed)} if total.sealed is not None else {}
+    for name, *_ in rows:
+        yield "-" if name not in found else found[name][2] + ("" if found[name][3] else ", missed")
+
+
+def gate_rows(summary: Summary) -> list[Gate]:
     """(gate, wanted, reached, holds) of the whole validation."""
     rows = list(_common_rows(summary, RATIO_MEDIAN))
     rows.insert(
@@ -283,10 +303,15 @@ def gate_rows(summary: Summary) -> list[tuple[str, str, str, bool]]:
     if summary.blind is not None:
         unseen = _common_rows(summary.blind, BLIND_MEDIAN)
         rows += [(f"blind: {name}", wanted, reached, holds) for name, wanted, reached, holds in unseen]
+    if summary.held is not None and summary.width is not None:
+        held, wanted = summary.held, f"{units.share(HELD[0], 0)} to {units.share(HELD[1], 0)}"
+        rows.append(("ranges of sealed arms that hold", wanted, units.share(held, 0), HELD[0] <= held <= HELD[1]))
+        wide = f"at most {WIDEST:g} times apart"
+        rows.append(("ends of their ranges, median", wide, f"{summary.width:.2f}", summary.width <= WIDEST))
     return rows
 
 
-def _common_rows(summary: Summary, most: float) -> Iterator[tuple[str, str, str, bool]]:
+def _common_rows(summary: Summary, most: float) -> Iterator[Gate]:
     """Order and ratios: of predictions that know an arm's publication, and of those that know its configuration."""
     yield (
         "order of the arms",

@@ -61,6 +61,8 @@ def test_runs_that_no_fit_saw_are_predicted_within_the_target(scripts: dict[str,
     left = [pair for *_, pair, _ in page.plain(page.rows_of(ready[0])) if pair is not None]
     assert len(left) > 780
     assert np.median(np.abs(np.array(left) - 1)) <= 0.10
+    points, engines = page.held(page.plain(page.rows_of(ready[0])))
+    assert 0.75 <= engines <= points <= 0.86
 
 
 def test_what_was_accepted_of_drafts_is_what_these_runs_say(ready: Any, scripts: dict[str, ModuleType]) -> None:
