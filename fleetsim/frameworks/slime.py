@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from fleetsim.frameworks import common, roles
+from fleetsim.frameworks import common, micro_batch, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, never, one_of, switched, times, turned
 from fleetsim.frameworks.sides import adapter, pooled, sglang_drafts
@@ -71,7 +71,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     # its patch of Megatron (docker/patch), linear layers; the engine's weights are those of the checkpoint
     int4 = draft.flag("launcher.runtime_env_json.env_vars.OPEN_TRAINING_INT4_FAKE_QAT_FLAG", default=False)
     if int4.value:
-        common.imitated(draft, int4)
+        micro_batch.imitated(draft, int4)
     backend, rank = draft.text("train_backend", default=""), draft.count("lora_rank", default=0, least=0)
     put_rows(draft, "fsdp" if backend.value == "fsdp" else "megatron", "")
     if backend.value == "fsdp":
