@@ -38,7 +38,9 @@ def expect(settings: RunSettings, framework: str) -> None:
 
 def unlike(settings: RunSettings, framework: str) -> Problem | None:
     """That a file with settings of its own has none by which this framework is known, and does not start it."""
-    if len(settings.found) == 1 or marks(settings)[framework]:  # one word of the user's own: he is told what it lacks
+    values = [setting.value for setting in settings.found.values()]
+    word = len(values) == 1 and not isinstance(values[0], list)
+    if word or marks(settings)[framework]:  # one word of the user's own: he is told what it lacks
         return None
     rule = f"holds no setting of {framework}, and does not start it"
     return Problem("CONFIG", None, rule, "give its configuration file, launch script or flags")
@@ -56,9 +58,9 @@ def other_job(settings: RunSettings, *, sections: bool = True) -> Problem | None
     rollout = settings.get("rollout_function_path", "loss_type")  # slime's
     if rollout is not None and "sft" in str(rollout[1]):
         return Problem("CONFIG", f"{rollout[0].key} = {rollout[1]}", "no rollout to plan: fine-tuning", _REMEDY)
-    for what, keys, programs, why in OTHER_JOBS:
+    for what, keys, programs, why, *remedy in OTHER_JOBS:
         if (sections and settings.has(*keys.split(", "))) or settings.runs(*programs.split(", ")):
-            return Problem("CONFIG", what, why, _REMEDY)
+            return Problem("CONFIG", what, why, *(remedy or [_REMEDY]))
     return None
 
 

@@ -1,7 +1,7 @@
 """From a file, standard input or flags to settings: what form it is in, and the files that it builds on.
 
 Forms: YAML (with `defaults:` parents and OmegaConf pointers), TOML, JSON, a shell script or a text of flags, a Python
-script that builds a configuration object, and a log into which the framework printed what it runs with.
+script or notebook that builds a configuration object, and a log into which the framework printed what it runs with.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.arguments import PROGRAM, add_arguments, entry_of, environment_of, server_of, starts_something
 from fleetsim.frameworks.python_flags import flags_of
-from fleetsim.frameworks.python_source import command_of, settings_of_python
+from fleetsim.frameworks.python_source import NOTEBOOK, code_of_notebook, command_of, settings_of_python
 from fleetsim.frameworks.settings import RunSettings, requirements_of
 from fleetsim.frameworks.shell import expanded, places
 from fleetsim.frameworks.shell_values import Words
@@ -85,6 +85,8 @@ def settings_of_words(words: Sequence[str]) -> RunSettings:
 
 def _settings(text: str, name: str, folder: Path | None, depth: int) -> RunSettings:
     ending = os.path.splitext(name)[1].lower()
+    if ending == NOTEBOOK:
+        text, ending = code_of_notebook(tree_of_json(text, name)), ".py"
     if ending in _TREES:
         return _of_tree(_TREES[ending](text, name), name, folder, depth)
     if ending in _SCRIPTS or (ending != ".py" and _LOOKS_LIKE_SHELL.search(text)):
