@@ -134,7 +134,7 @@ def _limits(draft: Draft) -> None:
     beside = engine.value or training
     started = "AsyncLLM.from_engine_args" if beside else "vllm.LLM"
     common.entry_point(draft, entry_point_of("nemo-rl", asynchronous=beside), started)
-    put_rows(draft, "limits")
+    put_rows(draft, "limits", f"{GENERATION}.vllm_kwargs.")
     trained = draft.flag("policy.draft.enabled", default=False)
     vllm_drafts(draft, f"{GENERATION}.vllm_kwargs.speculative_config.", trained)
 

@@ -218,7 +218,7 @@ def _server(draft: Draft) -> None:
     draft.where(known, "engine.gpu_memory_utilization", share.value, share, back=share.written)
     prefix = draft.flag("vllm_serve.enable_prefix_caching", default=True)
     draft.where_said("engine.prefix_caching", prefix, now=True, unless=NEVER if prefix.given else True)
-    put_rows(draft, "serve")
+    put_rows(draft, "serve", "vllm_serve.")
     vllm_drafts(draft, "vllm_serve.speculative_config.", "vllm_serve.speculative_config")
 
 
