@@ -117,9 +117,9 @@ def rename(framework: str, settings: RunSettings, project: str, *, own: bool = F
     """
     told = FRAMEWORKS[framework].told
     settings.see(*[off] if off else [])
-    pairs = [[pair.split("=") for pair in told[word][project][0].split()] for word in ("renamed", "usual")]
+    texts = [told[word].get(project, [""])[0].replace("@", "actor_rollout_ref.") for word in ("renamed", "usual")]
+    pairs = [[pair.split("=") for pair in text.split()] for text in texts]
     renamed, usual = ({k: v for k, v in each if not (off and k.startswith(off))} for each in pairs)
-    renamed = {theirs: ours.replace("@", "actor_rollout_ref.") for theirs, ours in renamed.items()}
     for theirs, ours in renamed.items():
         for key in [key for key in (theirs, *settings.below(theirs)) if key in settings.found]:
             name, setting = normal(ours + key[len(theirs) :]), settings.found.pop(key)
