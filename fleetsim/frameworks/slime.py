@@ -41,7 +41,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     # A generation of the user's own has turns, each of which may be as long as a response; the context bounds all.
     own = draft.maybe_text("custom_generate_function_path")
     roles.put_turns(draft, None, "", "" if own is None else str(own))
-    turn, context = draft.maybe_count("rollout_max_response_len"), draft.maybe_count("rollout_max_context_len")
+    # max_seq_len: of Miles' agents (miles/rollout/generate_hub/agentic_tool_call.py)
+    turn = draft.maybe_count("rollout_max_response_len")
+    context = draft.maybe_count("rollout_max_context_len", "max_seq_len")
     if turn is not None and own is not None:
         turn = roles.trajectory(draft, turn, None, context, several=True)
     asked = "rollout_max_prompt_len"
@@ -181,6 +183,9 @@ def _layout(draft: Draft, rollout: Read[int]) -> tuple[int, int]:
         draft.note("prefill_num_servers", "prefill servers whose ranks share attention")
     gpus = lambda want: None if want % ranks else {key: want // ranks * each.value}  # noqa: E731 of whole servers
     draft.put("fleet.instances", servers * ranks, rollout, *reads, back=gpus)
+    if draft.settings.has_lost("sglang_config") or draft.settings.get("sglang_config"):
+        why = "sglang_config: a file of its own says which engines there are"
+        draft.assume("fleet.instances", servers * ranks, why, "--set fleet.instances=N --set engine.tp=N")
     return servers * ranks, ranks
 
 
