@@ -8,6 +8,7 @@ from fleetsim.frameworks.tables import FRAMEWORKS, OTHER_JOBS
 
 _ENOUGH = 2
 _REMEDY = "give a configuration of RL with a rollout"
+_TRAINS_NOTHING = OTHER_JOBS[0][2].split(", ")
 
 
 def marks(settings: RunSettings) -> dict[str, int]:
@@ -27,7 +28,9 @@ def expect(settings: RunSettings, framework: str) -> None:
         started = not programs or settings.runs(*programs[0].split(", "))
         if started and settings.has(*with_.split(", ")) and not settings.has(*without.split(", ")):
             raise InputError([Problem("CONFIG", what, why, _REMEDY)])
-    other = other or (None if settings.has(*known.marks) else other_job(settings))
+    recipe = settings.runs(*known.told["recipe"]) and not settings.runs(*_TRAINS_NOTHING)  # one may be a distillation
+    own = settings.has(*known.marks) or recipe
+    other = other or (None if own else other_job(settings))
     if other is not None:
         raise InputError([other])
     for switch, (why,) in known.told["only"].items():

@@ -320,6 +320,9 @@ SERVED = "trainer.policy.model.path=Qwen/Qwen3-8B generator.inference_engine.num
         # examples/train_integrations/harbor/run_harbor_gen.sh, rlvr_megatron/run_rlvr_rollout_pipeline.sh
         ("skyrl", f"python -m x.main_harbor_generate {SERVED} trainer.policy_mini_batch_size=8", "no trainer to plan"),
         ("roll", "python start_rlvr_rollout_pipeline.py actor_train.a=1 actor_infer.a=1", "a rollout pipeline"),
+        *(("tinker", f"python -m tinker_cookbook.recipes.{program} n=1", "a command that trains nothing")
+          for program in ("verifiers_rl.evaluate", "rubric.debug_env", "multiplayer_rl.text_arena.play")),
+        ("tinker", "python -m tinker_cookbook.recipes.chat_sl.sweep a=1", "supervised fine-tuning"),
         # examples/reasoning/run_placement_autotune.sh
         ("rlinf", "python toolkits/auto_placement/auto_placement_worker.py data.rollout_batch_size=8 cluster.a=1",
          "a search of placements"),
