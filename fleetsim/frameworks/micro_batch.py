@@ -28,7 +28,7 @@ def tokens(draft: Draft, keys: Sequence[str], usual: int | None, options: Mappin
     read = draft.maybe_count(*keys, least=-1) or (None if usual is None else Read(keys[0], usual, False))
     if MICRO in draft.values or not switch or read is None or read.value < 1:
         return
-    ranks = draft.values.get("trainer.recipe.cp") or 1 if "of" in options else 1
+    ranks = _context_ranks(draft) if "of" in options else 1
     why = f"of {ranks} context ranks together" if ranks > 1 else ""
     draft.put(MICRO, max(1, read.value // ranks), read, why=why, back=one_of({}))
 
@@ -43,7 +43,11 @@ def samples(draft: Draft, keys: Sequence[str], usual: int | None, options: Mappi
         return
     each = "the longest" if padded else "the mean"
     why = f"{read}: so many samples of {each} length, {units.plural(round(sum(sizes)), 'token')}"
-    draft.assume(MICRO, max(1, round(read.value * sum(sizes))), why, f"--set {MICRO}=TOKENS")
+    draft.assume(MICRO, max(1, round(read.value * sum(sizes) / _context_ranks(draft))), why, f"--set {MICRO}=TOKENS")
+
+
+def _context_ranks(draft: Draft) -> int:
+    return int(draft.values.get("trainer.recipe.cp") or 1)
 
 
 def packed(draft: Draft, keys: Sequence[str], alone: str) -> None:

@@ -167,5 +167,8 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     roles.critic(draft, critic, critic.value, lambda want: {critic.key: True} if want else {})
     if draft.flag("reward.use_reward_model", default=False).value:
         roles.judged(draft, "reward.use_reward_model = True")
+    kind = draft.text("reward.reward_type", default="")
+    if kind.value == "code_offline":  # rlinf/algorithms/rewards/code
+        roles.judged(draft, f"{kind}: a judge behind an interface")
     lora = draft.flag("actor.model.is_lora", default=False)
     roles.adapters(draft, lora)

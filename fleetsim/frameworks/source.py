@@ -41,6 +41,8 @@ _OWN_CONFIG = re.compile(
     r'dirname\(__file__\),\s*((?:"[\w-]+",\s*)*"[\w.-]+\.yaml")'
     r'|hydra\.main\(config_path=("[\w./-]+", config_name="[\w.-]+")'
 )
+# A word that starts no command: a flag, or Hydra's dotted key.
+_NO_COMMAND = re.compile(r"--|[+~]{0,2}\w+\.[\w.]+=")
 # Keys with which a program is told its configuration file.
 _CONFIG_KEYS = ("config", "config_file", "config_path")
 
@@ -219,8 +221,8 @@ def _of_script(text: str, name: str, folder: Path | None, depth: int) -> RunSett
         for setting in served.found.values():
             settings.add(f"vllm_serve.{setting.key.lstrip('-')}", setting.value)
     settings.not_understood += script.not_understood
-    if found:  # a comment within continued lines ends the command, and bash starts the next line as another
-        lost = [(words, line) for words, line in script.commands if words[0][0].startswith("--")]
+    if found:  # a comment or empty line within continued ones ends the command: bash starts the next line as another
+        lost = [(words, line) for words, line in script.commands if _NO_COMMAND.match(words[0][0])]
         settings.not_understood += [
             f"line {line}: {' '.join(text for text, _ in words)[:80]}: is no part of the command above it"
             for words, line in lost[:20]

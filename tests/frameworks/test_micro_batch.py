@@ -85,6 +85,12 @@ def test_so_many_samples_are_assumed_to_have_their_length(
     assert "trainer.recipe.micro_tokens" in scenario.assumed
 
 
+def test_ranks_that_share_a_sequence_share_its_samples() -> None:
+    micro = f"{ACTOR}ppo_micro_batch_size_per_gpu=4 {ACTOR}ulysses_sequence_parallel_size=2"
+    scenario = read("verl", f"{VERL} {micro}")
+    assert scenario.trainer.recipe.micro_tokens == 2 * mean(scenario)
+
+
 def test_easyr1s_dynamic_batches_have_the_tokens_of_so_many_longest_samples() -> None:
     actor = "worker.actor.micro_batch_size_per_device_for_update=4 worker.actor.model.model_path=Qwen/Qwen3-4B"
     scenario = read("verl", f"python3 -m verl.trainer.main {actor} data.max_response_length=2048")
