@@ -34,7 +34,8 @@ def tokens(draft: Draft, keys: Sequence[str], usual: int | None, options: Mappin
 
 
 def samples(draft: Draft, keys: Sequence[str], usual: int | None, options: Mapping[str, Any]) -> None:
-    """Samples of a micro-batch where no cap in tokens holds. each longest: the cap is that of as many longest ones."""
+    """Samples of a micro-batch where no cap in tokens holds. each longest: the cap is that of as many longest ones. of
+    gpus: they are those of all GPUs together."""
     read = draft.maybe_count(*keys) or (None if usual is None else Read(keys[0], usual, False))
     padded = "each" in options or draft.values.get(PACKING) is False
     paths = "workload.prompt_tokens", f"workload.output_tokens.{'max' if padded else 'mean'}"
@@ -43,7 +44,8 @@ def samples(draft: Draft, keys: Sequence[str], usual: int | None, options: Mappi
         return
     each = "the longest" if padded else "the mean"
     why = f"{read}: so many samples of {each} length, {units.plural(round(sum(sizes)), 'token')}"
-    draft.assume(MICRO, max(1, round(read.value * sum(sizes) / _context_ranks(draft))), why, f"--set {MICRO}=TOKENS")
+    ranks = draft.values["trainer.gpus"] if "of" in options else _context_ranks(draft)
+    draft.assume(MICRO, max(1, round(read.value * sum(sizes) / ranks)), why, f"--set {MICRO}=TOKENS")
 
 
 def _context_ranks(draft: Draft) -> int:

@@ -89,6 +89,8 @@ def test_ranks_that_share_a_sequence_share_its_samples() -> None:
     micro = f"{ACTOR}ppo_micro_batch_size_per_gpu=4 {ACTOR}ulysses_sequence_parallel_size=2"
     scenario = read("verl", f"{VERL} {micro}")
     assert scenario.trainer.recipe.micro_tokens == 2 * mean(scenario)
+    whole = read("verl", f"{VERL} {ACTOR}ppo_micro_batch_size=64 trainer.n_gpus_per_node=4")  # of verl before 2025
+    assert whole.trainer.recipe.micro_tokens == 16 * mean(whole)
 
 
 def test_easyr1s_dynamic_batches_have_the_tokens_of_so_many_longest_samples() -> None:
