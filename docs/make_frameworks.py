@@ -34,13 +34,13 @@ FORMS = {
     "roll": "pipeline YAML, `key=value` overrides",
     "openrlhf": "launch scripts and flags of either spelling",
     "open-instruct": "launch scripts (mason included) and flags",
-    "trl": "`GRPOConfig(...)` in a Python script, Unsloth's too, YAML, scripts and flags",
+    "trl": "`GRPOConfig(...)` in a Python script or notebook, Unsloth's too, YAML, Axolotl's too, scripts and flags",
     "areal": "YAML, `key=value` overrides; `backend` strings and the older `allocation_mode`",
     "nemo-rl": "YAML with `defaults:` parents, scripts, `key=value` overrides",
     "slime": "launch scripts, also in Python, and flags",
     "skyrl": "launch scripts, `key=value` overrides, YAML",
-    "prime-rl": "`rl.toml`, flags; files from before 2026-05, and verifiers' of hosted trainings, too",
-    "ms-swift": "launch scripts of `swift rlhf` and `megatron rlhf` with `NPROC_PER_NODE`, YAML (for Ray, too), flags",
+    "prime-rl": "`rl.toml`, flags; files from before 2026-05, and verifiers' of hosted trainings",
+    "ms-swift": "launch scripts of `swift rlhf` and `megatron rlhf` with `NPROC_PER_NODE`, YAML (Ray's), flags",
     "rlinf": "YAML of reasoning and agents, `key=value` overrides",
     "tinker": "commands of its recipes, a run's `config.json`; the service has the GPUs",
 }
@@ -67,7 +67,7 @@ On stderr stand:
 
 - what was **taken**, with the framework's key;
 - what was **assumed**, with the flag that says it;
-- what is **not modelled**, although it bears on speed or staleness.
+- what is **not modelled**, but bears on speed or staleness.
 
 `--verbose` also lists keys without a bearing; `--json` is one document.
 
@@ -75,7 +75,7 @@ Nothing is run. A shell script is read as bash reads it, with files that it sour
 program prints, and what only the environment or `$1` could set, is not known: the report says which settings are
 missing for that. Where a test cannot be decided, only what all branches agree on is taken. A variable that the script
 does not set counts as unset where it asks for that itself (`${{NAME:-default}}`). Flags behind `--` are the
-framework's own and win over the file; `--set` changes the scenario. A framework's default counts as assumed.
+framework's and win over the file; `--set` changes the scenario. A framework's default counts as assumed.
 
 ## What no framework says
 

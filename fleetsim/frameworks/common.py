@@ -10,7 +10,7 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.frameworks.draft import Assumed, Draft
-from fleetsim.frameworks.reading import Back, Read, one_of, worded, writes
+from fleetsim.frameworks.reading import Back, Read, worded, writes
 
 # Published runs of reasoning and instruct models reach 0.27 to 0.39 of their length cap in the mean (Marin's and
 # AReaL's runs, verl's V1 report, NeMo-RL's performance page): their middle.
@@ -246,11 +246,6 @@ def ranks(draft: Draft, samples: Read[int] | None = None) -> int:
     return max(1, gpus // each)
 
 
-_WORDS = re.compile(r"[a-z]\w*")
-# Modules of a layer that are computed again in no time.
-_SLIGHT = {"core_attn", "norm", "layernorm"}
-# Settings that Megatron asks for together where all of a layer is (transformer_config.py).
-_EACH_LAYER = {"method": "uniform", "num_layers": 1}
 _WIDE = {"bfloat16": "bfloat16", "bf16": "bfloat16", "float16": "float16", "fp16": "float16"}
 # Parts of a setting's text, the longer one first; GPTQ and AWQ are taken to be of 4 bits.
 _SMALL = {"mxfp4": "mxfp4", "fp4": "nvfp4", "fp8": "fp8", "int4": "int4", "awq": "int4", "gptq": "int4"}
@@ -279,44 +274,12 @@ def weights_type(draft: Draft, *keys: str) -> None:
         draft.note(str(read), "quantized weights of this type: 16-bit weights are simulated")
 
 
-def recomputed(draft: Draft, keys: list[str], usual: str, switch: bool | None) -> None:
-    """Whether activations are computed again: all of a layer, or (selective) modules of it, core attention alone where
-    none is named (Megatron-LM, megatron/training/arguments.py). That and norms count for nothing here.
-
-    usual: the framework's own word. switch: whether the first key, which switches it, is on where nothing says so.
-    """
-    path, on = "trainer.recipe.recompute", None if switch is None else draft.flag(keys[0], default=switch)
-    keys = keys[on is not None :]
-    read = draft.maybe_text(*keys) or Read(keys[0], usual, False)
-    full = {keys[0].replace("granularity", word): value for word, value in _EACH_LAYER.items()} | {keys[0]: "full"}
-    off = {"null": None, "selective": "none"}  # ms-swift's and torchtitan's word
-    ways = {True: full} | ({False: {read.key: off[usual]}} if usual in off else {})
-    back = one_of(ways if on is None else {True: {on.key: True}, False: {on.key: False}})
-    lists = [key.replace("granularity", "modules").replace("ac.mode", "ac.targets") for key in keys]
-    named = draft.settings.get(*(key for key in lists if key not in keys))
-    modules = set(_WORDS.findall(str(named[1]))) - _SLIGHT if named and read.value == "selective" else set()
-    if on is not None and not (on.value and read.given):
-        draft.put(path, on.value, on, back=back, unless=True)
-    elif read.given and read.value == "selective":
-        why = f"{read}, of {units.listed(sorted(modules), 'and')}: all" if modules else f"{read}: nothing"
-        draft.could(path, bool(modules), back)
-        draft.assume(path, bool(modules), f"{why} counts as computed again", f"--set {path}={not modules}".lower())
-    else:
-        draft.put(path, read.value.lower() in ("full", "true"), read, back=back, unless=True)
-
-
 def listed(draft: Draft, key: str, what: str) -> Read[int] | None:
     """How many a list names; None where there is none."""
     found = draft.settings.get(key)
     if found is None or not isinstance(found[1], list) or not found[1]:
         return None
     return Read(f"{what} in {found[0].key}", len(found[1]), True)
-
-
-def imitated(draft: Draft, read: Read[Any]) -> None:
-    """Training that imitates fewer bits than it computes in."""
-    why = f"{read}: imitated in 16 bits, which takes longer"
-    draft.assume("trainer.recipe.precision", "bf16", why, "--set trainer.fixed_s=SECONDS, from your own logs")
 
 
 def cap_of_prompts(tokens: float) -> int:

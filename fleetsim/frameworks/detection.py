@@ -8,6 +8,7 @@ from fleetsim.frameworks.tables import FRAMEWORKS, OTHER_JOBS
 
 _ENOUGH = 2
 _REMEDY = "give a configuration of RL with a rollout"
+_TRAINS_NOTHING = OTHER_JOBS[0][2].split(", ")
 
 
 def marks(settings: RunSettings) -> dict[str, int]:
@@ -27,7 +28,9 @@ def expect(settings: RunSettings, framework: str) -> None:
         started = not programs or settings.runs(*programs[0].split(", "))
         if started and settings.has(*with_.split(", ")) and not settings.has(*without.split(", ")):
             raise InputError([Problem("CONFIG", what, why, _REMEDY)])
-    other = other or (None if settings.has(*known.marks) else other_job(settings))
+    recipe = settings.runs(*known.told["recipe"]) and not settings.runs(*_TRAINS_NOTHING)  # one may be a distillation
+    own = settings.has(*known.marks) or recipe
+    other = other or (None if own else other_job(settings))
     if other is not None:
         raise InputError([other])
     for switch, (why,) in known.told["only"].items():
@@ -38,7 +41,9 @@ def expect(settings: RunSettings, framework: str) -> None:
 
 def unlike(settings: RunSettings, framework: str) -> Problem | None:
     """That a file with settings of its own has none by which this framework is known, and does not start it."""
-    if len(settings.found) == 1 or marks(settings)[framework]:  # one word of the user's own: he is told what it lacks
+    values = [setting.value for setting in settings.found.values()]
+    word = len(values) == 1 and not isinstance(values[0], list)
+    if word or marks(settings)[framework]:  # one word of the user's own: he is told what it lacks
         return None
     rule = f"holds no setting of {framework}, and does not start it"
     return Problem("CONFIG", None, rule, "give its configuration file, launch script or flags")
@@ -56,9 +61,9 @@ def other_job(settings: RunSettings, *, sections: bool = True) -> Problem | None
     rollout = settings.get("rollout_function_path", "loss_type")  # slime's
     if rollout is not None and "sft" in str(rollout[1]):
         return Problem("CONFIG", f"{rollout[0].key} = {rollout[1]}", "no rollout to plan: fine-tuning", _REMEDY)
-    for what, keys, programs, why in OTHER_JOBS:
+    for what, keys, programs, why, *remedy in OTHER_JOBS:
         if (sections and settings.has(*keys.split(", "))) or settings.runs(*programs.split(", ")):
-            return Problem("CONFIG", what, why, _REMEDY)
+            return Problem("CONFIG", what, why, *(remedy or [_REMEDY]))
     return None
 
 

@@ -111,7 +111,8 @@ def _trainer(draft: Draft, megatron: bool) -> None:
     draft.could(_MEGATRON, "megatron" if megatron else "fsdp", one_of({}))
     if megatron:
         draft.semantics(_MEGATRON, "megatron", "Megatron-Core trains")
-    put_rows(draft, "megatron" if megatron else "trainer", *sections)
+    for block in ("megatron" if megatron else "trainer", "memory"):
+        put_rows(draft, block, *sections)
     tuner = draft.text(*(f"{s}tuner_type" for s in sections), default="full" if megatron else "lora")
     lora = tuner.value.startswith("lora")
     roles.adapters(draft, tuner, lora)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fleetsim.frameworks import common, roles
+from fleetsim.frameworks import common, micro_batch, roles
 from fleetsim.frameworks.draft import Draft, ServedModel
 from fleetsim.frameworks.reading import NODE_GPUS, Read, above_0, nodes_of, on_nodes, one_of, parts_of, times, writes
 from fleetsim.frameworks.sides import vllm_drafts
@@ -134,7 +134,7 @@ def _limits(draft: Draft) -> None:
     beside = engine.value or training
     started = "AsyncLLM.from_engine_args" if beside else "vllm.LLM"
     common.entry_point(draft, entry_point_of("nemo-rl", asynchronous=beside), started)
-    put_rows(draft, "limits")
+    put_rows(draft, "limits", f"{GENERATION}.vllm_kwargs.")
     trained = draft.flag("policy.draft.enabled", default=False)
     vllm_drafts(draft, f"{GENERATION}.vllm_kwargs.speculative_config.", trained)
 
@@ -318,9 +318,10 @@ def _put_recipe(draft: Draft) -> None:
     put_rows(draft, "megatron" if megatron.value else "dtensor", f"{section}.")
     lora = f"{section}.peft" if megatron.value else f"{section}.lora_cfg"
     roles.adapters(draft, draft.flag(f"{lora}.enabled", default=False))
+    put_rows(draft, "memory")
     if megatron.value and draft.flag(f"{section}.fp8_cfg.enabled", default=False).value:
         put_rows(draft, "precision", f"{section}.")
     quantized = draft.maybe_text("policy.quant_cfg")
     if quantized is not None:
-        common.imitated(draft, quantized)
+        micro_batch.imitated(draft, quantized)
     draft.settings.see(other)

@@ -24,6 +24,7 @@ from fleetsim.frameworks.convert import framework_name
 from fleetsim.frameworks.detection import expect
 from fleetsim.frameworks.edits import Unchangeable, edit_of
 from fleetsim.frameworks.export import WORDS, left_documents, left_out_words, plain
+from fleetsim.frameworks.python_source import NOTEBOOK
 from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.reversal import LeftOut, Limits, settled
 from fleetsim.frameworks.settings import RunSettings, normal, settings_of
@@ -118,6 +119,9 @@ def patch_of(framework: str, scenario: Scenario, limits: Limits, path: str) -> C
     if edit_of(path) is None and not known.takes_words:
         rule = f"is a script, and {framework}'s program takes no settings on its command line"
         raise InputError([Problem("--config", path, rule, "give the file that the script names")])
+    if path.endswith(NOTEBOOK):
+        remedy = "export it (jupyter nbconvert --to script), and give the script"
+        raise InputError([Problem("--config", path, "is a notebook: its cells are not changed in place", remedy)])
     found = settled(framework, scenario, limits, own)
     new = {_key(key, own): value for key, value in found.settings.items()}
     says = {_key(key, own): paths for key, paths in found.says.items()}

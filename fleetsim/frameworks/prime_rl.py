@@ -175,7 +175,7 @@ def _gpus(draft: Draft) -> int:
         draft.put("fleet.instances", replicas.value, replicas, why="engines that compute prompts, others that decode")
     else:
         _ranks(draft, rollout, together, tp, experts, alone)
-    put_rows(draft, "engine")
+    put_rows(draft, "engine", "inference.vllm.")
     host = draft.maybe_number(_HOST, "inference.kv_cache_offload.cpu_bytes", most=1e15)
     if apart and host is not None:
         draft.note(str(host), "an instance whose engines compute prompts apart has no host's memory here")

@@ -24,7 +24,22 @@ _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _TABLE = "actor_rollout_ref"
 # What loads a model, and what puts adapters on it: Hugging Face's classes, and Unsloth's, by which it is known.
 _LOADERS, _UNSLOTH = ("from_pretrained", "get_peft_model"), re.compile(r"Fast\w*Model")
-_MODELS = re.compile(rf"AutoModel(For\w+)?|{_UNSLOTH.pattern}")
+_MODELS = re.compile(rf"AutoModel(For\w+)?|\w+For(CausalLM|ConditionalGeneration)|{_UNSLOTH.pattern}")
+NOTEBOOK = ".ipynb"
+# A command of IPython's or of the shell; cells of another language.
+_MAGIC, _FOREIGN = re.compile(r"(?m)^([ \t]*)([%!](?:.*\\\n)*.*)$"), re.compile(r"\s*%%(?!capture|time)")
+
+
+def code_of_notebook(tree: Any) -> str:
+    """The Python of a notebook's cells; commands of IPython stand there as comments. Nothing where there is none."""
+    cells = tree.get("cells") if isinstance(tree, dict) else None
+    texts = []
+    for cell in cells if isinstance(cells, list) else ():
+        lines = cell.get("source", "") if isinstance(cell, dict) and cell.get("cell_type") == "code" else ""
+        texts.append("".join(map(str, lines)) if isinstance(lines, (str, list)) else "")
+    return "\n".join(
+        _MAGIC.sub(lambda line: f"{line[1]}pass  # {line[2]!r}", text) for text in texts if not _FOREIGN.match(text)
+    )
 
 
 def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> RunSettings:
@@ -52,7 +67,7 @@ def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> RunSe
             _load(settings, node, ast.unparse(node.func.value), names)
             continue
         if called not in classes:
-            settings.programs += [called] if called.endswith(("Config", "Trainer")) else []
+            settings.programs += [called] if called.endswith(("Config", "Trainer", "TrainableModel")) else []
             continue
         settings.programs.append(called)
         for key, given in _keywords(node, nodes):

@@ -128,7 +128,7 @@ def _gpus(draft: Draft) -> None:
         return {**ranges, nodes.key: -(-(first + train) // NODE_GPUS)}
 
     draft.put("trainer.gpus", trainer.value, trainer, nodes, back=lambda want: place(want, rollout.value, shared))
-    if any(gpus is None for _, gpus in placed.values()):
+    if any(placed[role][1] is None for role in sizes if role in placed):
         why = f"all GPUs of {nodes}: {NODE_GPUS} each, which no setting says"
         draft.assume("trainer.gpus", trainer.value, why, f"-- {keys['actor']}=0-{trainer.value - 1}")
     tp, pp = put_rows(draft, "ranks").values()
@@ -167,5 +167,8 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     roles.critic(draft, critic, critic.value, lambda want: {critic.key: True} if want else {})
     if draft.flag("reward.use_reward_model", default=False).value:
         roles.judged(draft, "reward.use_reward_model = True")
+    kind = draft.text("reward.reward_type", default="")
+    if kind.value == "code_offline":  # rlinf/algorithms/rewards/code
+        roles.judged(draft, f"{kind}: a judge behind an interface")
     lora = draft.flag("actor.model.is_lora", default=False)
     roles.adapters(draft, lora)

@@ -82,7 +82,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     back = one_of({True: {reference.key: True, **place}, False: off})
     strategy = draft.text("actor_train.strategy_args.strategy_name", default="megatron_train").value
     layout = "megatron" if strategy.startswith("megatron") else "fsdp2_train"
-    for block in ("trainer", layout):
+    for block in ("trainer", layout, "memory"):
         put_rows(draft, block, "actor_train.strategy_args.strategy_config.")
     read = taught and any(not (gpus or set()) - used for gpus in places)
     common.hardware_and_times(

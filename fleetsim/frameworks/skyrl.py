@@ -217,4 +217,5 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.hardware_and_times(draft, speed, _own_pass(draft), Read(loss.key, _reference(draft), True, loss.written))
     put_rows(draft, "trainer")
     megatron = draft.values.get("trainer.recipe.backend") == "megatron"
-    put_rows(draft, "megatron" if megatron else "fsdp", f"{POLICY}.megatron_config.")
+    for block in ("megatron" if megatron else "fsdp", "memory"):
+        put_rows(draft, block, f"{POLICY}.megatron_config.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from fleetsim.frameworks import common, roles
+from fleetsim.frameworks import common, micro_batch, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, never, one_of, switched, times, turned
 from fleetsim.frameworks.sides import adapter, pooled, sglang_drafts
@@ -41,7 +41,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     # A generation of the user's own has turns, each of which may be as long as a response; the context bounds all.
     own = draft.maybe_text("custom_generate_function_path")
     roles.put_turns(draft, None, "", "" if own is None else str(own))
-    turn, context = draft.maybe_count("rollout_max_response_len"), draft.maybe_count("rollout_max_context_len")
+    # max_seq_len: of Miles' agents (miles/rollout/generate_hub/agentic_tool_call.py)
+    turn = draft.maybe_count("rollout_max_response_len")
+    context = draft.maybe_count("rollout_max_context_len", "max_seq_len")
     if turn is not None and own is not None:
         turn = roles.trajectory(draft, turn, None, context, several=True)
     asked = "rollout_max_prompt_len"
@@ -71,7 +73,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     # its patch of Megatron (docker/patch), linear layers; the engine's weights are those of the checkpoint
     int4 = draft.flag("launcher.runtime_env_json.env_vars.OPEN_TRAINING_INT4_FAKE_QAT_FLAG", default=False)
     if int4.value:
-        common.imitated(draft, int4)
+        micro_batch.imitated(draft, int4)
     backend, rank = draft.text("train_backend", default=""), draft.count("lora_rank", default=0, least=0)
     put_rows(draft, "fsdp" if backend.value == "fsdp" else "megatron", "")
     if backend.value == "fsdp":
@@ -181,6 +183,9 @@ def _layout(draft: Draft, rollout: Read[int]) -> tuple[int, int]:
         draft.note("prefill_num_servers", "prefill servers whose ranks share attention")
     gpus = lambda want: None if want % ranks else {key: want // ranks * each.value}  # noqa: E731 of whole servers
     draft.put("fleet.instances", servers * ranks, rollout, *reads, back=gpus)
+    if draft.settings.has_lost("sglang_config") or draft.settings.get("sglang_config"):
+        why = "sglang_config: a file of its own says which engines there are"
+        draft.assume("fleet.instances", servers * ranks, why, "--set fleet.instances=N --set engine.tp=N")
     return servers * ranks, ranks
 
 

@@ -1,7 +1,7 @@
 """From a file, standard input or flags to settings: what form it is in, and the files that it builds on.
 
 Forms: YAML (with `defaults:` parents and OmegaConf pointers), TOML, JSON, a shell script or a text of flags, a Python
-script that builds a configuration object, and a log into which the framework printed what it runs with.
+script or notebook that builds a configuration object, and a log into which the framework printed what it runs with.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.arguments import PROGRAM, add_arguments, entry_of, environment_of, server_of, starts_something
 from fleetsim.frameworks.python_flags import flags_of
-from fleetsim.frameworks.python_source import command_of, settings_of_python
+from fleetsim.frameworks.python_source import NOTEBOOK, code_of_notebook, command_of, settings_of_python
 from fleetsim.frameworks.settings import RunSettings, requirements_of
 from fleetsim.frameworks.shell import expanded, places
 from fleetsim.frameworks.shell_values import Words
@@ -41,6 +41,8 @@ _OWN_CONFIG = re.compile(
     r'dirname\(__file__\),\s*((?:"[\w-]+",\s*)*"[\w.-]+\.yaml")'
     r'|hydra\.main\(config_path=("[\w./-]+", config_name="[\w.-]+")'
 )
+# A word that starts no command: a flag, or Hydra's dotted key.
+_NO_COMMAND = re.compile(r"--|[+~]{0,2}\w+\.[\w.]+=")
 # Keys with which a program is told its configuration file.
 _CONFIG_KEYS = ("config", "config_file", "config_path")
 
@@ -85,6 +87,8 @@ def settings_of_words(words: Sequence[str]) -> RunSettings:
 
 def _settings(text: str, name: str, folder: Path | None, depth: int) -> RunSettings:
     ending = os.path.splitext(name)[1].lower()
+    if ending == NOTEBOOK:
+        text, ending = code_of_notebook(tree_of_json(text, name)), ".py"
     if ending in _TREES:
         return _of_tree(_TREES[ending](text, name), name, folder, depth)
     if ending in _SCRIPTS or (ending != ".py" and _LOOKS_LIKE_SHELL.search(text)):
@@ -217,8 +221,8 @@ def _of_script(text: str, name: str, folder: Path | None, depth: int) -> RunSett
         for setting in served.found.values():
             settings.add(f"vllm_serve.{setting.key.lstrip('-')}", setting.value)
     settings.not_understood += script.not_understood
-    if found:  # a comment within continued lines ends the command, and bash starts the next line as another
-        lost = [(words, line) for words, line in script.commands if words[0][0].startswith("--")]
+    if found:  # a comment or empty line within continued ones ends the command: bash starts the next line as another
+        lost = [(words, line) for words, line in script.commands if _NO_COMMAND.match(words[0][0])]
         settings.not_understood += [
             f"line {line}: {' '.join(text for text, _ in words)[:80]}: is no part of the command above it"
             for words, line in lost[:20]

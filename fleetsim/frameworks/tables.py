@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 from msgspec import Struct, field
 
 from fleetsim.config.plain_scalar import plain_scalar
-from fleetsim.frameworks import common
+from fleetsim.frameworks import common, micro_batch
 from fleetsim.frameworks.draft import NEVER, Draft
 from fleetsim.frameworks.reading import Read, on_nodes, turned, worded
 from fleetsim.frameworks.settings import RunSettings, Setting, normal
@@ -117,9 +117,9 @@ def rename(framework: str, settings: RunSettings, project: str, *, own: bool = F
     """
     told = FRAMEWORKS[framework].told
     settings.see(*[off] if off else [])
-    pairs = [[pair.split("=") for pair in told[word][project][0].split()] for word in ("renamed", "usual")]
+    texts = [told[word].get(project, [""])[0].replace("@", "actor_rollout_ref.") for word in ("renamed", "usual")]
+    pairs = [[pair.split("=") for pair in text.split()] for text in texts]
     renamed, usual = ({k: v for k, v in each if not (off and k.startswith(off))} for each in pairs)
-    renamed = {theirs: ours.replace("@", "actor_rollout_ref.") for theirs, ours in renamed.items()}
     for theirs, ours in renamed.items():
         for key in [key for key in (theirs, *settings.below(theirs)) if key in settings.found]:
             name, setting = normal(ours + key[len(theirs) :]), settings.found.pop(key)
@@ -168,9 +168,12 @@ _SHARED: Mapping[str, Callable[[Draft, SettingRow, list[str]], None]] = {
     ),
     "engine": lambda draft, row, keys: common.engine_name(draft, _word(draft, row, keys), row.words),
     "model": lambda draft, row, keys: common.model(draft, *keys, remedy=row.why),
-    "recompute": lambda draft, row, keys: common.recomputed(
+    "recompute": lambda draft, row, keys: micro_batch.recomputed(
         draft, keys, row.default or "null", row.options.get("switch")
     ),
+    "tokens": lambda draft, row, keys: micro_batch.tokens(draft, keys, row.default, row.options),
+    "samples": lambda draft, row, keys: micro_batch.samples(draft, keys, row.default, row.options),
+    "packed": lambda draft, row, keys: micro_batch.packed(draft, keys, str(row.options.get("alone", ""))),
     "weights": lambda draft, row, keys: common.weights_type(draft, *keys),
     "filter": lambda draft, row, keys: common.filtering(draft, draft.flag(*keys, default=bool(row.default))),
 }
@@ -218,7 +221,7 @@ def _blocks(rows: list[list[str]], shared: Mapping[str, Sequence[SettingRow]]) -
 
 
 _KINDS = {"count", "number", "flag", "nodes", "not", "words", "either", *_SHARED}
-_OPTIONS = {"least", "most", "unless", "if", "as", "else", "of", "default", "switch"}
+_OPTIONS = {"least", "most", "unless", "if", "as", "else", "of", "default", "switch", "on", "each", "alone"}
 
 
 def _row(path: str, rule: str, *cells: str) -> SettingRow:

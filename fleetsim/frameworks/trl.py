@@ -33,8 +33,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     is_async = draft.settings.runs("AsyncGRPO", "async_grpo") or draft.settings.has(*_ASYNC_KEYS)
     draft.mode, draft.preset = ("AsyncGRPOTrainer", "trl-async-grpo") if is_async else ("GRPOTrainer", "trl-grpo")
     unsloth = draft.settings.runs("unsloth")
-    if unsloth:
-        rename("trl", draft.settings, "Unsloth")
+    if unsloth or draft.settings.has("base_model"):
+        rename("trl", draft.settings, "Unsloth" if unsloth else "Axolotl")
+        draft.choice("rl", default="grpo", known=("grpo", "gdpo"))  # Axolotl's algorithm
     put_rows(draft, "model")
     n = draft.take("workload.group_size", draft.count("num_generations", default=8, least=1 if is_async else 2))
     answer = draft.count("max_completion_length", default=2048 if is_async else 512)
@@ -217,7 +218,7 @@ def _server(draft: Draft) -> None:
     draft.where(known, "engine.gpu_memory_utilization", share.value, share, back=share.written)
     prefix = draft.flag("vllm_serve.enable_prefix_caching", default=True)
     draft.where_said("engine.prefix_caching", prefix, now=True, unless=NEVER if prefix.given else True)
-    put_rows(draft, "serve")
+    put_rows(draft, "serve", "vllm_serve.")
     vllm_drafts(draft, "vllm_serve.speculative_config.", "vllm_serve.speculative_config")
 
 

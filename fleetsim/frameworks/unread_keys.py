@@ -56,11 +56,7 @@ _KINDS = (
           "workload.reward.latency_s", 0.0, "SECONDS"),
 )  # fmt: skip
 # Settings that every framework has under names of its own: their words, and what is not modelled.
-_MICRO = r"use_dynamic_bsz|dynamic_batch\w*(\.enabled)?|use_dynamic_batch\w*(_in_train|_size)?|max_tokens_per_gpu"
 NOTES = {
-    rf"(^|[._])({_MICRO})$": "micro-batches do not change what is counted: the trainer's seconds per token do",
-    r"(sequence_packing(\.enabled)?|pack_length|token_budget)$":
-        "packing: the trainer's seconds per token say how well it works",
     r"(max_model_len|context_length)$": "only the length caps are kept",
     rf"{_ENGINE}expert_parallel_size$|sglang[._]((enable_)?ep_moe|ep_size|enable_ep_moe)$":
         "expert parallelism inside an instance",

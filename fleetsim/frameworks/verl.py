@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from fleetsim.frameworks import common, roles, verl_forks
+from fleetsim.frameworks import common, micro_batch, roles, verl_forks
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, on_nodes, one_of, switched, times, turned, worded
 from fleetsim.frameworks.sides import PATH, adapter, replicas, sglang_drafts, vllm_drafts
@@ -157,7 +157,7 @@ def _put_imitated(draft: Draft) -> None:
         if on.value:
             draft.links = [link for link in draft.links if link.path != "engine.dtype"]
             draft.put("engine.dtype", "nvfp4", on, why="the engine has the trainer's weights packed", back=one_of({}))
-            common.imitated(draft, on)
+            micro_batch.imitated(draft, on)
             draft.settings.see(section)
 
 

@@ -25,7 +25,7 @@ class Project(Struct, frozen=True):
     each: whether the cap of a response is that of one turn; turn: where that stands apart. whole: the window that all
     turns must fit into, unless forgets is above 0: of how many turns a prompt holds the text. switch: what turns the
     turns on; off: where nothing says it, they are off. reference: whether a reference passes without a penalty, too; or
-    the key that decides it, where it is not off."""
+    the key that decides it, where it is not off. usual: whose defaults are not those of verl today."""
 
     group: str = ""
     turns: str = ""
@@ -37,6 +37,7 @@ class Project(Struct, frozen=True):
     switch: str = ""
     off: bool = False
     reference: bool | str = False
+    usual: str = ""
 
 
 _PROMPTS = "data.max_prompt_length"  # of projects whose first prompt has `data.max_start_length`
@@ -70,6 +71,9 @@ def with_verl_names(settings: RunSettings) -> bool:
         kept = Setting("algorithm.use_kl_loss", not _is_on(settings.get("algorithm.disable_kl")))
         settings.found.setdefault("actor_rollout_ref.actor.use_kl_loss", kept)
         settings.see("algorithm.use_kl_loss", "worker.ref", "worker.reward")
+    project = project_of(settings)
+    if project is not None and project.usual:
+        rename("verl", settings, project.usual)
     return easy
 
 

@@ -35,8 +35,8 @@ from fleetsim.workload.turns import mean_turns, response_law
 
 # Servers of a trainer that are tried, fewest first.
 _SERVERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
-# Micro-batches are cut into so many where they do not fit whole.
-_MICRO_PARTS = (1, 2, 4)
+# Micro-batches are cut into so many where they do not fit whole: into more than a few only while they are long.
+_MICRO_PARTS, _FEW, _LONG = (1, 2, 4, 8, 16, 32), 4, 4096
 _RANKS = (1, 2, 4, 8, 16)
 _EXPERT_RANKS = (1, 2, 4, 8, 16, 32, 64)
 # GPUs of the largest server that is bought alone; an NVLink domain of 72 comes in trays of 4.
@@ -57,6 +57,8 @@ def laid_out(
     given: ranks that somebody chose; those above one stay. whatever_fits: whether it fits does not matter.
     """
     for parts in _MICRO_PARTS:
+        if parts > _FEW and 2 * plan.recipe.micro_tokens <= _LONG * parts:
+            break
         smaller = replace(plan, recipe=replace(plan.recipe, micro_tokens=max(1, plan.recipe.micro_tokens // parts)))
         found = _fastest(smaller, fit, given or TrainerLayout(plan.layout.gpus), whatever_fits)
         if found is not None:

@@ -262,6 +262,7 @@ def test_a_script_that_another_starts_is_read_with_what_is_exported(tmp_path: Pa
         ('train() {\n  python t.py --n ${2:-4} --tp 2\n}\n"$1"', {"n": 4, "tp": 2}, []),
         ('if [ -z "$1" ]; then echo "usage"; exit 1; fi\npython t.py --tp 2', {"tp": 2}, []),
         ("python t.py --tp 2 \\\n  # one\n  --n 4", {"tp": 2}, ["--n 4: is no part of the command above it"]),
+        ("python t.py a.tp=2 \\\n\n  a.n=4 b=1", {"a.tp": 2}, ["a.n=4 b=1: is no part of the command above it"]),
     ],
 )
 def test_what_is_not_known_is_said_and_nothing_else_is_lost(

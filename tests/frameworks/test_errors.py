@@ -255,6 +255,14 @@ def test_no_values_raise_anything_but_input_errors(framework: str, data: st.Data
          "a rollout without training"),
         ("verl", "engine:\n  strategy: fsdp\noptim: {lr: 1}\ntrainer: {nnodes: 1}\n", "c.yaml", "supervised"),
         ("openrlhf", "a: 1\nb: 2\n", "c.yaml", "holds no setting of openrlhf, and does not start it"),
+        # open-instruct, configs/train_configs/dpo: nothing in it asks for a rollout
+        *((framework, "model_name_or_path: m\ndataset_mixer: {a: 1}\nper_device_train_batch_size: 1\n"
+           "gradient_accumulation_steps: 2\n", "c.yaml", "'fine-tuning or DPO': no rollout to plan")
+          for framework in ("trl", "open-instruct")),
+        ("verl", "tools: [{class_name: a.Tool}]\n", "c.yaml", "holds no setting of verl, and does not start it"),
+        ("trl", "base_model: m\nrl: ebft\ntrl: {num_generations: 4}\n", "c.yaml", "must be one of grpo, gdpo"),
+        # OpenPipe/ART at 779559f, examples/tic_tac_toe
+        ("trl", "model = art.TrainableModel(base_model='Qwen/Qwen2.5-7B')\n", "c.py", "a training of ART"),
     ],
 )  # fmt: skip
 def test_a_refusal_says_what_the_file_is(framework: str, text: str, name: str, told: str) -> None:
@@ -307,9 +315,14 @@ SERVED = "trainer.policy.model.path=Qwen/Qwen3-8B generator.inference_engine.num
         ("verl", f"python3 -m a.grpo_main {SAMPLES} async_resources.actor_train.nnodes=1", "are not modelled"),
         ("skyrl", f"python -m skyrl.train.entrypoints.serve {SERVED}", "no trainer to plan for"),
         ("skyrl", f"python -m skyrl.train.entrypoints.main_generate {SERVED}", "no trainer to plan for"),
+        ("skyrl", f"python -m examples.train_scripts.full_context.main_full_ctx {SERVED}", "on made-up data"),
+        ("skyrl", "python -m skyrl.tinker.api --base-model Qwen/Qwen3-8B --backend megatron", "a server for Tinker"),
         # examples/train_integrations/harbor/run_harbor_gen.sh, rlvr_megatron/run_rlvr_rollout_pipeline.sh
         ("skyrl", f"python -m x.main_harbor_generate {SERVED} trainer.policy_mini_batch_size=8", "no trainer to plan"),
         ("roll", "python start_rlvr_rollout_pipeline.py actor_train.a=1 actor_infer.a=1", "a rollout pipeline"),
+        *(("tinker", f"python -m tinker_cookbook.recipes.{program} n=1", "a command that trains nothing")
+          for program in ("verifiers_rl.evaluate", "rubric.debug_env", "multiplayer_rl.text_arena.play")),
+        ("tinker", "python -m tinker_cookbook.recipes.chat_sl.sweep a=1", "supervised fine-tuning"),
         # examples/reasoning/run_placement_autotune.sh
         ("rlinf", "python toolkits/auto_placement/auto_placement_worker.py data.rollout_batch_size=8 cluster.a=1",
          "a search of placements"),

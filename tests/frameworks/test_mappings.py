@@ -57,7 +57,7 @@ CASES = (
             "trainer.recipe.optimizer_steps": 4,
             "trainer.recipe.backend": "fsdp",
         },
-        ("use_dynamic_bsz", "test_freq"),
+        ("test_freq",),
     ),
     Case(
         "verl_sync.yaml",
@@ -273,7 +273,6 @@ CASES = (
             "sync.in_flight": "keep",
             "workload.filter.zero_variance_share": 0.0,
         },
-        ("pack_length",),
     ),
     Case(
         "trl_grpo.py",

@@ -50,7 +50,9 @@ RLLM = "python train.py rllm/backend=verl actor_rollout_ref.model.path=Qwen/Qwen
 
 
 def read(framework: str, text: str) -> Scenario:
-    name = {"nemo-rl": "c.yaml", "areal": "c.yaml", "roll": "c.yaml", "prime-rl": "c.toml"}.get(framework, "c.sh")
+    name = {"nemo-rl": "c.yaml", "areal": "c.yaml", "roll": "c.yaml", "rlinf": "c.yaml", "prime-rl": "c.toml"}.get(
+        framework, "c.sh"
+    )
     return scenario_from(framework, parsed_source(text, name), name).scenario
 
 

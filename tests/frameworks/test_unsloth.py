@@ -1,12 +1,14 @@
-"""Unsloth on TRL: what its own calls say of model, weights, adapters and generation."""
+"""Unsloth and Axolotl on TRL: what their own words say of model, weights, adapters and generation; notebooks."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from fleetsim.config.load import with_changes
+from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import scenario_from
 from fleetsim.frameworks.patch import patch_of
 from fleetsim.frameworks.source import parsed_source, read_source
@@ -80,3 +82,38 @@ def test_a_model_that_hugging_faces_class_loads() -> None:
         'm = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B")\nGRPOTrainer(model=m, args=GRPOConfig(beta=0.1))\n'
     )
     assert scenario_from("trl", parsed_source(text, "grpo.py")).scenario.engine.model == "Qwen/Qwen3-8B"
+
+
+def test_a_notebook_is_read_as_its_cells_and_not_changed(tmp_path: Path) -> None:
+    """Commands of IPython are no Python; a cell of another language is none of it, and a pin counts."""
+    code = UNSLOTH.format(loaded=" fast_inference = True,", steps=6).replace("beta", "b")
+    cells = [
+        "%%capture\nif True:\n    !pip install --upgrade \\\n  trl==1.10.0\n",
+        "%%bash\nif [ a ]; then b; fi\n",
+        code,
+    ]
+    texts = [{"cell_type": "code", "source": cell.splitlines(keepends=True)} for cell in cells]
+    file = tmp_path / "grpo.ipynb"
+    file.write_text(json.dumps({"cells": [{"cell_type": "markdown", "source": ["# GRPO: it"]}, *texts], "nbformat": 4}))
+    read, script = read_source(str(file)), parsed_source(code, "grpo.py")
+    assert {key: setting.value for key, setting in read.found.items()} == {k: s.value for k, s in script.found.items()}
+    assert read.pinned["trl"].text == "trl==1.10.0"
+    with pytest.raises(InputError, match="is a notebook"):
+        patch_of("trl", scenario_from("trl", script).scenario, limits_of, str(file))
+
+
+def test_axolotls_keys_are_trls() -> None:
+    """docs/grpo.qmd and integrations/nemo_gym/examples/nemo_gym_multi_turn.yaml of axolotl-ai-cloud/axolotl."""
+    text = """\
+base_model: Qwen/Qwen2.5-1.5B-Instruct
+rl: grpo
+adapter: qlora
+trl: {use_vllm: true, vllm_mode: server, num_generations: 4, max_completion_length: 2048}
+vllm: {tensor_parallel_size: 2, data_parallel_size: 3, gpu_memory_utilization: 0.8}
+gradient_accumulation_steps: 64
+nemo_gym_max_turns: 10
+"""
+    job = scenario_from("trl", parsed_source(f"{text}num_processes: 2\n", "c.yaml")).scenario
+    assert (job.engine.tp, job.fleet.instances, job.engine.gpu_memory_utilization) == (2, 3, 0.8)
+    assert (job.trainer.batch_samples, job.workload.group_size, job.trainer.recipe.tune) == (128, 4, "lora")
+    assert "workload.turns.count" in job.assumed

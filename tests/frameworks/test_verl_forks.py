@@ -284,3 +284,25 @@ def test_the_turns_of_an_agent_loop_of_the_users_own_have_verls_caps() -> None:
     section = "actor_rollout_ref.rollout"
     words = f"{section}.agent.agent_loop_config_path=mine.yaml {section}.multi_turn.max_assistant_turns=8"
     assert read(words).scenario.workload.turns.count == 8
+
+
+@pytest.mark.parametrize(
+    ("words", "eager", "seqs", "packed", "again"),
+    [  # trainer/config/ppo_trainer.yaml of each
+        ("", False, 256, True, True),
+        ("retriever.topk=3 max_turns=4", True, 1024, False, False),
+        ("data.n_samples=4", True, 1024, False, False),
+        ("agent_grpo.n=16 max_turns=4", True, 1024, True, True),
+        ("agent.tool_use=True agent.max_turns=3", True, 1024, False, True),
+        ("actor_rollout_ref.rollout.max_turns=6", True, 1024, False, True),
+        ("actor_rollout_ref.agent.max_turns=2", False, 1024, False, True),
+        ("rllm.agent.max_steps=6", False, 256, True, True),  # it asks for verl 0.8
+        ("data.n_samples=4 actor_rollout_ref.rollout.enforce_eager=False", False, 1024, False, False),
+    ],
+)
+def test_a_project_keeps_the_defaults_of_the_verl_that_it_left(
+    words: str, eager: bool, seqs: int, packed: bool, again: bool
+) -> None:
+    scenario = read(words).scenario
+    assert (scenario.engine.enforce_eager, scenario.engine.max_num_seqs) == (eager, seqs)
+    assert (scenario.trainer.recipe.packing, scenario.trainer.recipe.recompute) == (packed, again)
