@@ -254,6 +254,19 @@ def _lost_instances_exist(s: Sections) -> Iterator[Problem]:
             yield Problem(f"run.events[{i}].lose_instance", event.lose_instance, rule, "name one of them")
 
 
+@rule_of(RULES, "fleet.instances", "fleet.pools", "run.events")
+def _somebody_generates(s: Sections) -> Iterator[Problem]:
+    fleet, grown = s.fleet, next((e.instances for e in s.run.events if e.instances is not None), None)
+    if not fleet.instances and not fleet.pools:
+        yield Problem("fleet.instances", 0, "must be at least 1", "give a number at least 1")
+    elif not fleet.instances and grown is not None:
+        rule = f"an event makes it {grown:,}, and the fleet's first make must be there from the start"
+        yield Problem("fleet.instances", 0, rule, "write the make that is there as the first")
+    if fleet.first is not None and fleet.first in fleet.pools:
+        rule = "stands in the first one's place (fleet.first), whose settings are engine, cost and fleet.instances"
+        yield Problem(f"fleet.pools.{fleet.first}", "given", rule, "set these, or start from the file that names it")
+
+
 @rule_of(RULES, "fleet.speed_factors", "fleet.instances", "run.events")
 def _speed_factors_have_instances(s: Sections) -> Iterator[Problem]:
     most = _most_instances(s)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fleetsim import units
+from fleetsim.config.makes import as_first
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.command import unused_name
 from fleetsim.job.facts import run_line
@@ -16,7 +17,6 @@ from fleetsim.search.front import MOST_GPUS, Budget
 from fleetsim.search.permissions import says
 from fleetsim.search.shares import Share
 from fleetsim.search.workers import workers_words
-from fleetsim.sim.pools import as_first
 
 # The file that commands name where the plan was not saved.
 PLAN_FILE = "plan.yaml"
