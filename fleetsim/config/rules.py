@@ -359,6 +359,10 @@ def _only_own_engines_overflow(s: Sections) -> Iterator[Problem]:
 def _judges_have_engines(s: Sections) -> Iterator[Problem]:
     """What a rollout engine must be, a judge's own must be too."""
     for name, judge in judges_of(s).items():
+        if judge.has_engines and not judge.instances:
+            rule = f"nothing would ever be answered: there is no stations.{name}.overflow"
+            yield Problem(f"stations.{name}.instances", 0, rule, "give a number, or an overflow")
+            continue
         for rule in (_engine_kind_has_its_source, *(rule for rule, _ in ENGINE_RULES)) if judge.has_engines else ():
             for p in rule(as_rollout(s, judge)):
                 own = p.path.removeprefix("fleet.").removeprefix("workload.")
