@@ -102,7 +102,7 @@ class PoolConfig(ConfigSection):
     """Instances of another make behind the same router, by the pool's name: other GPUs, or more of them each. All else
     is as in `engine`."""
 
-    instances: InstancesOrZero = Field(default=1, description="how many; 0 = the pool is not there")
+    instances: InstancesOrZero = Field(default=1, description="how many; 0 = none")
     gpu: Name | None = Field(default=None, description="GPU type; null = engine.gpu")
     tp: Annotated[int, Field(ge=1, le=1024)] | None = Field(default=None, description="its GPUs; null = engine.tp")
     profile: Name | None = Field(default=None, description="for kind measured")
@@ -136,8 +136,8 @@ class FleetConfig(ConfigSection):
     )
     instances: InstancesOrZero = Field(
         default=8,
-        description="rollout engine replicas of engine.tp x engine.pp GPUs each, or of engine.disaggregation; 0 = none "
-        "of this make: the first of `pools` stands in its place",
+        description="rollout engine replicas of engine.tp x engine.pp GPUs each, or of engine.disaggregation; 0 = the "
+        "first of `pools` instead",
     )
     max_in_flight_samples: Count | None = Field(
         default=None, description="samples that the client keeps in flight over the whole fleet; null = no cap"
@@ -167,9 +167,7 @@ class FleetConfig(ConfigSection):
     pools: Annotated[dict[str, PoolConfig], AfterValidator(_there), Field(max_length=_MOST_POOLS)] = Field(
         default_factory=Named, description="instances of other makes behind the same router"
     )
-    first: Name | None = Field(
-        default=None, description="the pool that stands in the first one's place, where that has no instances"
-    )
+    first: Name | None = Field(default=None, description="the pool in the first one's place, where `instances` was 0")
     speed_factors: tuple[Factor, ...] = Field(
         default=(),
         strict=False,

@@ -17,7 +17,7 @@ ALONE_S, SWITCH_S = 18.7, 14.6
 DUTY_ALONE = 0.4
 # Seconds from one step of a job to its next, and the GPUs' duty with two jobs; the second is a bound.
 PREDICTED_CYCLE_S, PREDICTED_DUTY = 66.6, 0.8
-# As published: 34.6 s for a turn and a switch, two of them a round; a turn (19.7 to 20.5 s) was longer than a step alone.
+# As published: 34.6 s for a turn (19.7 to 20.5 s, longer than a step alone) and a switch, two of them a round.
 PUBLISHED_CYCLE_S, PUBLISHED_DUTY = 2 * 34.6, 0.7
 
 
