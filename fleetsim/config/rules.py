@@ -263,8 +263,9 @@ def _somebody_generates(s: Sections) -> Iterator[Problem]:
         rule = f"an event makes it {grown:,}, and the fleet's first make must be there from the start"
         yield Problem("fleet.instances", 0, rule, "write the make that is there as the first")
     if fleet.first is not None and fleet.first in fleet.pools:
-        rule = "stands in the first one's place (fleet.first), whose settings are engine, cost and fleet.instances"
-        yield Problem(f"fleet.pools.{fleet.first}", "given", rule, "set these, or start from the file that names it")
+        rule = "stands in the first one's place (fleet.first)"
+        remedy = "use fleet.instances, which counts it, and engine and cost for what it is"
+        yield Problem(f"fleet.pools.{fleet.first}", "given", rule, remedy)
 
 
 @rule_of(RULES, "fleet.speed_factors", "fleet.instances", "run.events")
