@@ -15,9 +15,18 @@ JUDGES = ("judge", "teacher", "reference")
 
 
 def judges_of(scenario: Sections) -> dict[str, JudgeConfig]:
-    """Name -> judge, of those that a scenario has."""
+    """Name -> judge, of those that a scenario has. One without engines of its own is the API of its overflow."""
     found = {name: getattr(scenario.stations, name) for name in JUDGES}
-    return {name: judge for name, judge in found.items() if judge is not None}
+    return {name: judge if judge.instances else _rented(judge) for name, judge in found.items() if judge is not None}
+
+
+def _rented(judge: JudgeConfig) -> JudgeConfig:
+    """A judge of no engines: its requests wait for these as long as they would, and all go to the API behind them."""
+    beyond = judge.overflow
+    if beyond is None or not judge.has_engines:
+        return judge
+    api = beyond.model_copy(update={"first_token_s": beyond.after_s + beyond.first_token_s})
+    return judge.model_copy(update={"api": api, "overflow": None})
 
 
 def at_rollout(scenario: Sections) -> tuple[str, JudgeConfig] | None:

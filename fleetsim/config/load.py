@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from fleetsim import faces
 from fleetsim.config.base import ConfigSection, unsaid
 from fleetsim.config.data_files import find_scenario, read_text
+from fleetsim.config.makes import without_the_absent
 from fleetsim.config.problems import of_another_kind, problems_of, wrong_places
 from fleetsim.config.rules import broken_rules
 from fleetsim.config.scenario import Scenario, whole_engines
@@ -306,7 +307,9 @@ def _validated(raw: dict[str, Any], base: Path) -> tuple[list[Problem], Scenario
             return problems, None
         paths = frozenset(place.path for place in wrong)
         return [*problems, *broken_rules(rest, paths), *_missing_files(rest)], None
-    return [*broken_rules(scenario), *_missing_files(scenario)], scenario
+    problems = [*broken_rules(scenario), *_missing_files(scenario)]
+    there = None if problems else without_the_absent(scenario)
+    return (problems, scenario) if there is None else _validated(there, base)
 
 
 def _without(raw: dict[str, Any], wrong: Sequence[Place]) -> dict[str, Any]:

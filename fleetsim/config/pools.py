@@ -26,6 +26,7 @@ from fleetsim.config.base import (
 # --- The `fleet` section: how many instances, how samples reach them, and what goes wrong with them.
 
 Instances = Annotated[int, Field(ge=1, le=1_000_000)]
+InstancesOrZero = Annotated[int, Field(ge=0, le=1_000_000)]
 _POOL_NAME, _MOST_POOLS = re.compile(r"[\w-]{1,100}"), 16
 
 
@@ -101,7 +102,7 @@ class PoolConfig(ConfigSection):
     """Instances of another make behind the same router, by the pool's name: other GPUs, or more of them each. All else
     is as in `engine`."""
 
-    instances: Instances = Field(default=1, description="how many")
+    instances: InstancesOrZero = Field(default=1, description="how many; 0 = none")
     gpu: Name | None = Field(default=None, description="GPU type; null = engine.gpu")
     tp: Annotated[int, Field(ge=1, le=1024)] | None = Field(default=None, description="its GPUs; null = engine.tp")
     profile: Name | None = Field(default=None, description="for kind measured")
@@ -121,6 +122,11 @@ class PoolConfig(ConfigSection):
     on_spot: bool = Field(default=False, description="all on spot machines, as fleet.spot says")
 
 
+def _there(pools: dict[str, PoolConfig]) -> Named[PoolConfig]:
+    """Those that have instances."""
+    return Named({name: pool for name, pool in pools.items() if pool.instances})
+
+
 class FleetConfig(ConfigSection):
     """The rollout instances and the client in front of them."""
 
@@ -128,9 +134,10 @@ class FleetConfig(ConfigSection):
         default="disaggregated",
         description="own GPUs for rollout; the trainer's GPUs in turn; or own ones, and the trainer's while it waits",
     )
-    instances: Instances = Field(
+    instances: InstancesOrZero = Field(
         default=8,
-        description="rollout engine replicas of engine.tp x engine.pp GPUs each, or of engine.disaggregation",
+        description="rollout engine replicas of engine.tp x engine.pp GPUs each, or of engine.disaggregation; 0 = the "
+        "first of `pools` instead",
     )
     max_in_flight_samples: Count | None = Field(
         default=None, description="samples that the client keeps in flight over the whole fleet; null = no cap"
@@ -157,9 +164,10 @@ class FleetConfig(ConfigSection):
     switch_s: Seconds = Field(default=0.0, description="colocated and lending: seconds to hand the GPUs over, each way")
     lending: LendingConfig = unsaid(LendingConfig)
     repack: RepackConfig = unsaid(RepackConfig)
-    pools: Annotated[dict[str, PoolConfig], AfterValidator(Named), Field(max_length=_MOST_POOLS)] = Field(
+    pools: Annotated[dict[str, PoolConfig], AfterValidator(_there), Field(max_length=_MOST_POOLS)] = Field(
         default_factory=Named, description="instances of other makes behind the same router"
     )
+    first: Name | None = Field(default=None, description="the pool in the first one's place, where `instances` was 0")
     speed_factors: tuple[Factor, ...] = Field(
         default=(),
         strict=False,

@@ -254,6 +254,20 @@ def _lost_instances_exist(s: Sections) -> Iterator[Problem]:
             yield Problem(f"run.events[{i}].lose_instance", event.lose_instance, rule, "name one of them")
 
 
+@rule_of(RULES, "fleet.instances", "fleet.pools", "run.events")
+def _somebody_generates(s: Sections) -> Iterator[Problem]:
+    fleet, grown = s.fleet, next((e.instances for e in s.run.events if e.instances is not None), None)
+    if not fleet.instances and not fleet.pools:
+        yield Problem("fleet.instances", 0, "must be at least 1", "give a number at least 1")
+    elif not fleet.instances and grown is not None:
+        rule = f"an event makes it {grown:,}, and the fleet's first make must be there from the start"
+        yield Problem("fleet.instances", 0, rule, "write the make that is there as the first")
+    if fleet.first is not None and fleet.first in fleet.pools:
+        rule = "stands in the first one's place (fleet.first)"
+        remedy = "use fleet.instances, which counts it, and engine and cost for what it is"
+        yield Problem(f"fleet.pools.{fleet.first}", "given", rule, remedy)
+
+
 @rule_of(RULES, "fleet.speed_factors", "fleet.instances", "run.events")
 def _speed_factors_have_instances(s: Sections) -> Iterator[Problem]:
     most = _most_instances(s)
@@ -346,6 +360,10 @@ def _only_own_engines_overflow(s: Sections) -> Iterator[Problem]:
 def _judges_have_engines(s: Sections) -> Iterator[Problem]:
     """What a rollout engine must be, a judge's own must be too."""
     for name, judge in judges_of(s).items():
+        if judge.has_engines and not judge.instances:
+            rule = f"nothing would ever be answered: there is no stations.{name}.overflow"
+            yield Problem(f"stations.{name}.instances", 0, rule, "give a number, or an overflow")
+            continue
         for rule in (_engine_kind_has_its_source, *(rule for rule, _ in ENGINE_RULES)) if judge.has_engines else ():
             for p in rule(as_rollout(s, judge)):
                 own = p.path.removeprefix("fleet.").removeprefix("workload.")

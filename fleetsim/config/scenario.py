@@ -13,12 +13,14 @@ from fleetsim.config.base import unsaid
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.judges import JUDGES
 from fleetsim.config.law_numbers import law_of
+from fleetsim.config.makes import without_the_absent
 from fleetsim.config.pools import FleetConfig
 from fleetsim.config.rules import broken_rules
 from fleetsim.config.sections import Sections, is_count
 from fleetsim.config.stations import StationConfig
 from fleetsim.config.tree import is_at
 from fleetsim.config.workload import RewardConfig
+from fleetsim.errors import Problem
 from fleetsim.policies.admission import readers
 from fleetsim.policies.law import Order
 from fleetsim.policies.samples import AGE_ACTIONS, BATCH_RULES, IN_FLIGHT, listed, names_of
@@ -32,6 +34,9 @@ class Scenario(Sections):
         """Rules that join fields hold for every Scenario; the loader runs them itself, beside the other errors."""
         by_the_loader = (info.context or {}).get("rules_later", False)
         problems = [] if by_the_loader else broken_rules(self)
+        if not (by_the_loader or problems) and without_the_absent(self) is not None:
+            rule = "a pool stands in the first one's place in what is loaded only"
+            problems = [Problem("fleet.instances", 0, rule, "give load the same as a mapping")]
         if problems:
             raise PydanticCustomError(
                 "rules", "{text}", {"text": "; ".join(map(str, problems)), "problems": tuple(problems)}

@@ -128,7 +128,9 @@ class JudgeConfig(ConfigSection):
     engine: EngineConfig = Field(
         default=unsaid(EngineConfig), description="as the rollout's engine; not read with an api"
     )
-    instances: Annotated[int, Field(ge=1, le=MOST_JUDGES)] = Field(default=1, description="engines")
+    instances: Annotated[int, Field(ge=0, le=MOST_JUDGES)] = Field(
+        default=1, description="engines; 0 = its overflow alone"
+    )
     api: ApiConfig | None = Field(default=None, description="rented by the token instead; null = engines of its own")
     overflow: JudgeOverflowConfig | None = Field(
         default=None,

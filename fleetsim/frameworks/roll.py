@@ -175,12 +175,17 @@ def _batch(draft: Draft, agentic: bool, *, ahead: bool) -> Read[int]:
 def _games(draft: Draft, batch: Read[int], places: Read[int], ahead: bool) -> None:
     """rollout_scheduler.py, GroupQueue: each group of environments has `max_traj_per_env` games a step of its own, and
     takes over no other's. agentic_config.py: those of a batch, rounded up; only a synchronous pipeline may set more.
-    Where there are more, the first to end make the batch: that is nearer to places that take any game."""
+    Where there are more, a batch takes one of each group in turn, round after round and from step to step, and what is
+    left is too old at the next step: that is nearer to places that take any game than to the first to end
+    (tests/sim/test_environments.py)."""
     asked = draft.maybe_count("train_env_manager.max_traj_per_env", least=-1)
     each, over = divmod(batch.value, places.value)
     if not over and (ahead or asked is None or asked.value <= each):
         why = "a group of environments plays its own share of a step"
         draft.put("fleet.in_flight_unit", "environments", batch, places, why=why)
+    elif over:
+        more = (each + 1) * places.value - batch.value
+        draft.note(batch.key, f"{more:,} more are played than a batch takes, and too old for the next one: not so here")
 
 
 def _turns(draft: Draft) -> Read[int] | None:

@@ -41,7 +41,17 @@ if TYPE_CHECKING:
     from fleetsim.job.base_job import Job
 
 # What no simulation reads, and how long a run is.
-_NO_PART = ("schema_version", "name", "description", "source", "published", "assumed", "observed", "targets")
+_NO_PART = (
+    "schema_version",
+    "name",
+    "description",
+    "source",
+    "published",
+    "assumed",
+    "observed",
+    "targets",
+    "fleet.first",
+)
 _RUN = ("run.steps", "run.replications", "run.seed")
 # Values that follow from others where nobody says them: of these the last are the first that may be needless.
 _FOLLOWING = (

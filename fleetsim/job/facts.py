@@ -9,6 +9,7 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.config.judges import JUDGES, judges_of
+from fleetsim.config.makes import as_first
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.estimates import Estimate
@@ -22,7 +23,7 @@ from fleetsim.job.trainer_scaling import takes_turns
 from fleetsim.job.words import CALLED
 from fleetsim.quantities import EVALUATION_S
 from fleetsim.sim.judges import beside_gpus
-from fleetsim.sim.pools import as_first, gpus_each, pools_of
+from fleetsim.sim.pools import gpus_each, pools_of
 from fleetsim.tell.facts import Fact, Spans, explained, measured
 from fleetsim.workload.turns import cut_shares, response_law
 

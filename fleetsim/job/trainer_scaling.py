@@ -196,10 +196,11 @@ def takes_turns(scenario: Scenario) -> bool:
 
 
 def count_words(scenario: Scenario, instances: int) -> str:
-    """ "13 instances"; "48 GPUs" where both take turns on them."""
+    """ "13 instances", "13 instances of pool b"; "48 GPUs" where both take turns on them."""
     if takes_turns(scenario):
         return units.plural(instances * scenario.engine.gpus, "GPU")
-    return units.plural(instances, "instance")
+    first = scenario.fleet.first
+    return units.plural(instances, "instance") + ("" if first is None else f" of pool {first}")
 
 
 def gpus_each(scenario: Scenario) -> int | None:

@@ -210,7 +210,8 @@ def _limits(scenario: Scenario, of: Mapping[str, Estimate]) -> Iterator[StationL
         # what waits for longer than it is served has met some limit
         api, more, waits = judges[name].api, judges[name].overflow, float(m["waiting"] > m["in_service"])
         if api is not None:
-            yield from _of_api(api, f"the {name}'s API", f"{at}.api", rate, m["in_service"], waits)
+            where = "overflow" if getattr(scenario.stations, name).overflow else "api"
+            yield from _of_api(api, f"the {name}'s API", f"{at}.{where}", rate, m["in_service"], waits)
             continue
         if more is not None:
             there = m["overflow_share"] * rate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 
@@ -16,7 +16,7 @@ from fleetsim.job.trials import unit_of
 from fleetsim.plan.choices import ChoiceInputs, combined
 from fleetsim.records import replace
 from fleetsim.search.front import Budget, Found
-from fleetsim.search.makes import Counts, open_pools, with_counts
+from fleetsim.search.makes import Counts, open_pools, with_counts, without_first
 from fleetsim.search.objective import beside_usd_per_h
 from fleetsim.search.permissions import NAMES, Allowed, stale, ways_ahead
 from fleetsim.search.plan_crews import PlanCrews, Run
@@ -69,27 +69,31 @@ class Space:
         asked = self.asked
         for value in combined(asked.scenario, asked):
             there = with_changes(asked.scenario, value.changes) if value.changes else asked.scenario
-            for counted in product(*(self._counts(there, name) for name in self.pools)):
-                yield self._with_counts(there, value, counted)
+            for one, left in without_first(there, self.pools):
+                # the trainer is of the first make, so what stands in that one's place serves apart from it
+                own = {} if one is there else {"fleet.placement": "disaggregated"}
+                told = Value({**value.changes, **own}, value.needs) if own else value
+                for counted in product(*(self._counts(one, name, left) for name in left)):
+                    yield self._with_counts(one, told, dict(zip(left, counted, strict=True)))
 
-    def _with_counts(self, there: Scenario, value: Value, counted: Counts) -> Engines:
-        known = self._counted[value]
+    def _with_counts(self, there: Scenario, value: Value, pools: Mapping[str, int]) -> Engines:
+        known, counted = self._counted[value], tuple(pools.values())
         if counted not in known:
-            pools, given = dict(zip(self.pools, counted, strict=True)), self.asked.given | value.changes.keys()
-            known[counted] = Engines(with_counts(there, pools), value, given, counts_pools=bool(pools))
+            given = self.asked.given | value.changes.keys()
+            known[counted] = Engines(with_counts(there, pools), value, given, counts_pools=bool(self.pools))
         return known[counted]
 
-    def _counts(self, there: Scenario, name: str) -> list[int]:
+    def _counts(self, there: Scenario, name: str, left: Sequence[str]) -> list[int]:
         """Of a pool, what a plan tries; none of it where it cannot hold this engine. Of several, powers of two: what
         lies between is near one of them."""
         unit = unit_of(there)
-        one = with_counts(there, {pool: unit if pool == name else 0 for pool in self.pools})
+        one = with_counts(there, {pool: unit if pool == name else 0 for pool in left})
         try:
             pools_of(one)
         except InputError:
             return [0]
         room = self.budget.gpus_of(pool_price(one, name)) // (unit * gpus_each(one, name))
-        some = counts(room, 1, room) if len(self.pools) == 1 else [2**k for k in range(room.bit_length())]
+        some = counts(room, 1, room) if len(left) == 1 else [2**k for k in range(room.bit_length())]
         return [0, *(n * unit for n in some)]
 
     def plans(self, allowed: Allowed, *, but: Allowed | None = None) -> Iterator[Candidate]:
@@ -114,11 +118,14 @@ class Space:
 
     def _near(self, engines: Engines, stride: float) -> Iterator[Engines]:
         """The same engines, with pools that are larger and smaller by a factor, where they are counted."""
-        there, pools = engines.scenario, engines.scenario.fleet.pools
-        now = tuple(pools[name].instances if name in pools else 0 for name in self.pools)
-        each = [(*around(n, unit_of(there), stride),) if n else (0,) for n in now]
+        there, first = engines.scenario, engines.scenario.fleet.first
+        left = self.pools[self.pools.index(first) + 1 :] if first in self.pools else self.pools
+        now = {name: there.fleet.pools[name].instances if name in there.fleet.pools else 0 for name in left}
+        each = [(*around(n, unit_of(there), stride),) if n else (0,) for n in now.values()]
         yield engines
-        yield from (self._with_counts(there, engines.value, counted) for counted in product(*each) if counted != now)
+        for counted in product(*each):
+            if (pools := dict(zip(left, counted, strict=True))) != now:
+                yield self._with_counts(there, engines.value, pools)
 
     def _paid(self, engines: Engines, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
         """Those of some engines whose own spot machines leave them within the budget, with the fewest workers and

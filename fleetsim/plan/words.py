@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fleetsim import units
+from fleetsim.config.makes import as_first
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.prices import trainer_type
 from fleetsim.job.command import unused_name
 from fleetsim.job.facts import run_line
 from fleetsim.plan.plan import Bought, Plans
@@ -16,7 +18,6 @@ from fleetsim.search.front import MOST_GPUS, Budget
 from fleetsim.search.permissions import says
 from fleetsim.search.shares import Share
 from fleetsim.search.workers import workers_words
-from fleetsim.sim.pools import as_first
 
 # The file that commands name where the plan was not saved.
 PLAN_FILE = "plan.yaml"
@@ -44,7 +45,8 @@ def engine_words(scenario: Scenario) -> str:
     """ "7 x TP4", "8 x TP8 of 4 ranks, fp8 weights, EAGLE-3 k 3"."""
     e = scenario.engine
     layout = f"TP{e.tp}" + (f" PP{e.pp}" if e.pp > 1 else "") + (f" EP{e.tp * e.dp}" if e.dp > 1 else "")
-    parts = [f"{scenario.fleet.instances:,} x {layout}"]
+    own = "" if scenario.fleet.first is None else f" of {scenario.fleet.first}"
+    parts = [f"{scenario.fleet.instances:,} x {layout}{own}"]
     pools = [as_first(scenario, name) for name in scenario.fleet.pools]
     parts += [f"{pool.fleet.instances:,} x TP{pool.engine.tp} {pool.engine.gpu}" for pool in pools]
     parts += ["two batches overlap"] if e.overlap == "two_batch" else []
@@ -79,7 +81,8 @@ def headline(result: Plans) -> str:
     row = result.best
     share, gpu, engines = row.choice.share, row.scenario.engine.gpu, engine_words(row.scenario)
     if share.kind == "split":
-        text = f"{share.rollout_gpus:,} {gpu} for rollout ({engines}), {share.trainer_gpus:,} for the trainer"
+        other = "" if (trainer := trainer_type(row.scenario)) == gpu else f" {trainer}"
+        text = f"{share.rollout_gpus:,} {gpu} for rollout ({engines}), {share.trainer_gpus:,}{other} for the trainer"
     else:
         kind = "batch by batch" if share.kind == "colocated_sync" else "carrying unfinished samples over"
         text = f"{share.trainer_gpus:,} {gpu} shared in turn ({engines}), {kind}"

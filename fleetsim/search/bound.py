@@ -43,6 +43,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.config.law_numbers import law_of, sizes_of, steps_per_version
+from fleetsim.config.makes import as_first
 from fleetsim.config.scenario import Scenario, most_steps
 from fleetsim.config.workload import WorkloadConfig
 from fleetsim.engine.transport import SyncTimes, sync_times
@@ -51,7 +52,6 @@ from fleetsim.job.nameplate import context_in_flight, mean_prompt_tokens, sample
 from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of
-from fleetsim.sim.pools import as_first
 from fleetsim.workload.groups import GroupSource
 from fleetsim.workload.lengths import mean_length
 from fleetsim.workload.streams import seed_sequence

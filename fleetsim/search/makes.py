@@ -1,16 +1,16 @@
 """Counts of a fleet of several makes, where nobody says how many some of the pools have.
 
 An instance of one make stands for so many of another, so a search of one count beside the others hardly moves: all
-counts of the other pools have the count of the first that is best beside them (`best.py`). The best of these fleets is
-looked for along lines: a pool's count, from none to more than makes a whole fleet, the others as they are; and two
-pools in exchange, by what they are sent. It ends when no line has a better one. What is close by looks is decided by a
-long run each.
+counts of the other pools have the count of the first that is best beside them (`best.py`); with none of the first, the
+next pool is the first. The best of these fleets is looked for along lines: a pool's count, from none to more than makes
+a whole fleet, the others as they are; and two pools in exchange, by what they are sent. It ends when no line has a
+better one. What is close by looks is decided by a long run each.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations, pairwise
 from typing import Any
@@ -58,16 +58,29 @@ def check_pools_are_counted(scenario: Scenario, given: Collection[str]) -> None:
 
 def with_counts(scenario: Scenario, counts: Mapping[str, int]) -> Scenario:
     """The scenario with so many instances of these pools; 0 = without the pool."""
-    return with_changes(scenario, {count_path(n) if k else f"fleet.pools.{n}": k or None for n, k in counts.items()})
+    return with_changes(scenario, {count_path(name): count for name, count in counts.items()})
 
 
-def counts_of(scenario: Scenario, pools: Collection[str]) -> dict[str, Any]:
-    """The changes that give a job with these pools as many instances of them as this scenario has."""
-    there = scenario.fleet.pools
-    return {
-        count_path(name) if name in there else f"fleet.pools.{name}": there[name].instances if name in there else None
-        for name in pools
-    }
+def counts_of(scenario: Scenario, pools: Collection[str], instances: int) -> dict[str, Any]:
+    """The changes that give a job with these pools the counts of this scenario. instances: of the make that is first in
+    it, which may be one of the pools."""
+    there, first = scenario.fleet.pools, scenario.fleet.first
+    found = {count_path(name): there[name].instances if name in there else 0 for name in pools}
+    return (
+        found if first not in pools or first is None else found | {"fleet.instances": 0, count_path(first): instances}
+    )
+
+
+def without_first(scenario: Scenario, pools: Sequence[str]) -> Iterator[tuple[Scenario, tuple[str, ...]]]:
+    """The scenario, and those without its first make, without the first two, and so on, as far as the next one is of
+    these pools, each with those that are left of them."""
+    yield scenario, tuple(pools)
+    if pools and next(iter(scenario.fleet.pools)) == pools[0]:
+        try:
+            there = with_changes(scenario, {"fleet.instances": 0, "fleet.speed_factors": ()})
+        except InputError:  # pools that are weighed by the first
+            return
+        yield from without_first(there, pools[1:])
 
 
 class _Fleet(Struct, frozen=True):
@@ -98,9 +111,11 @@ class _Line(Struct, frozen=True):
 class _Looks:
     """The fleets that were looked at, by their counts."""
 
-    def __init__(self, job: Scenario, pools: tuple[str, ...], targets: Sequence[Target], measure: Measure) -> None:
+    def __init__(
+        self, job: Scenario, pools: tuple[str, ...], targets: Sequence[Target], measure: Measure, beat: float
+    ) -> None:
         self.job, self.pools, self.targets, self.measure = job, pools, targets, measure
-        self.unit, self.stuck = unit_of(job), list[StuckError]()
+        self.unit, self.stuck, self.beat = unit_of(job), list[StuckError](), beat
         self.found: dict[Counts, _Fleet] = {}
         none = (0,) * len(pools)
         self.look(none)
@@ -116,19 +131,12 @@ class _Looks:
         if counts not in self.found:
             there = with_counts(self.job, {n: k * self.unit for n, k in zip(self.pools, counts, strict=True)})
             try:
-                self.found[counts] = self.fleet(there, Trials(there, self.measure).looks, matched(there)[1])
+                worst = _CLOSE * min([self.beat, *(one.badness for one in self.found.values())])
+                trials = Trials(there, self.measure).looks
+                self.found[counts] = _fleet(trials, matched(there)[1], self.targets, worst)
             except StuckError as error:
                 self.stuck.append(error)
         return counts in self.found
-
-    def fleet(self, there: Scenario, trials: Trials, guess: int) -> _Fleet:
-        """A fleet with the first pool's count that is best."""
-        worst = _CLOSE * min((one.badness for one in self.found.values()), default=math.inf)
-        best = best_of(trials, guess, self.targets, 1, fine=_FIRST, beat=math.inf if self.targets else worst)
-        if self.targets and best.knee is None:
-            return _Fleet(there, best.instances, False, price_per_s(there, best.instances))
-        step_s = trials.at(best.instances, 1).mean("step_s")
-        return _Fleet(there, best.instances, True, objective(there, best.instances, step_s))
 
     def alone(self, here: Counts, i: int) -> _Line:
         """Other counts of one pool."""
@@ -160,6 +168,16 @@ class _Looks:
                 here = self.along(self.exchanged(here, i, j))
 
 
+def _fleet(trials: Trials, guess: int, targets: Sequence[Target], worst: float = math.inf) -> _Fleet:
+    """A fleet with the first make's count that is best. worst: objective of a fleet that is none of the best."""
+    there = trials.scenario
+    best = best_of(trials, guess, targets, 1, fine=_FIRST, beat=math.inf if targets else worst)
+    if targets and best.knee is None:
+        return _Fleet(there, best.instances, False, price_per_s(there, best.instances))
+    step_s = trials.at(best.instances, 1).mean("step_s")
+    return _Fleet(there, best.instances, True, objective(there, best.instances, step_s))
+
+
 def _put(counts: Counts, i: int, n: int) -> Counts:
     """The counts with another of one pool."""
     return (*counts[:i], n, *counts[i + 1 :])
@@ -180,15 +198,18 @@ def with_counted_pools(
         return job
     if tell is not None:
         tell("counting the instances of all makes")
-    looks, none = _Looks(job, pools, targets, measure), (0,) * len(pools)
-    for i in range(len(pools)):
-        looks.down(looks.along(looks.alone(none, i)))
-    if not looks.found:
-        raise looks.stuck[0]
-    ranked = sorted(looks.found.values(), key=lambda one: one.order)
+    found, stuck = list[_Fleet](), list[StuckError]()
+    for there, left in without_first(job, pools):
+        looks = _Looks(there, left, targets, measure, min((one.badness for one in found), default=math.inf))
+        for i in range(len(left)):
+            looks.down(looks.along(looks.alone((0,) * len(left), i)))
+        found, stuck = [*found, *looks.found.values()], [*stuck, *looks.stuck]
+    if not found:
+        raise stuck[0]
+    ranked = sorted(found, key=lambda one: one.order)
     close = [one for one in ranked if one.missed == ranked[0].missed and one.badness <= _CLOSE * ranked[0].badness]
     if len(close) > 1:
-        close = [looks.fleet(o.job, Trials(o.job, measure), o.first) for o in close[: _DECIDED * len(pools)]]
+        close = [_fleet(Trials(o.job, measure), o.first, targets) for o in close[: _DECIDED * len(pools)]]
     return min(close, key=lambda one: one.order).job
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleetsim.config.judges import in_place
+from fleetsim.config.makes import as_first
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.pools import EnginePool
@@ -14,20 +14,6 @@ from fleetsim.sim.engines import engine_of, in_engine
 from fleetsim.sim.records import Records
 from fleetsim.workload.lengths import mean_length
 from fleetsim.workload.turns import response_law
-
-
-def as_first(scenario: Scenario, name: str) -> Scenario:
-    """The scenario with this pool in the first one's place, alone."""
-    pool, engine = scenario.fleet.pools[name], scenario.engine
-    own = {
-        "gpu": pool.gpu or engine.gpu,
-        "tp": pool.tp or engine.tp,
-        "profile": pool.profile,
-        "instance_tok_s": pool.instance_tok_s,
-        "gpu_memory_utilization": pool.gpu_memory_utilization or engine.gpu_memory_utilization,
-        **{field: getattr(pool, field) for field in ("max_num_seqs", "max_num_batched_tokens", "kv_blocks")},
-    }
-    return in_place(scenario, engine.model_copy(update=own), pool.instances)
 
 
 def pools_of(scenario: Scenario) -> tuple[EnginePool, ...]:

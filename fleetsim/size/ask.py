@@ -117,7 +117,8 @@ class SizeResult(Recommendation):
         from fleetsim.search.workers import path_of
 
         found = {path_of(crew.station): crew.workers for crew in self.plan.crews if crew.given is not None}
-        return found | counts_of(self.plan.scenario, open_pools(self.asked.scenario, self.asked.given))
+        pools = open_pools(self.asked.scenario, self.asked.given)
+        return found | counts_of(self.plan.scenario, pools, self.instances)
 
     @property
     def _answer(self) -> Sizing:

@@ -188,12 +188,15 @@ def _at_work(result: Sizing, run: Records) -> Section:
 
 def size_document(result: Sizing, advice: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The document of `fleetsim size --json`."""
+    fleet = result.scenario.fleet
+    pools = {} if fleet.first is None else {fleet.first: result.instances}
+    pools |= {name: pool.instances for name, pool in fleet.pools.items()}
     return {
         **head("size", result.scenario),
         "recommendation": {
-            "instances": result.instances,
-            "second_instances": result.scenario.fleet.pooled,
-            "pools": {name: pool.instances for name, pool in result.scenario.fleet.pools.items()},
+            "instances": 0 if fleet.first else result.instances,
+            "second_instances": sum(pools.values()),
+            "pools": pools,
             "queue_cap_samples": result.queue_cap.samples,
             "queue_cap_steps": result.queue_cap.steps,
             "stations": {crew.station: crew.told() for crew in result.crews},

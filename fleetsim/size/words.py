@@ -64,7 +64,8 @@ def _fleet(result: Sizing) -> str:
     n, s = result.instances, result.scenario
     if not takes_turns(s):
         makes = [f"{pool.instances:,} of {name} ({pool.gpu or s.engine.gpu})" for name, pool in s.fleet.pools.items()]
-        fleet = units.listed([f"{units.plural(n, 'rollout instance')}{_likely(result)}", *makes])
+        own = "" if s.fleet.first is None else f" of pool {s.fleet.first} ({s.engine.gpu})"
+        fleet = units.listed([f"{units.plural(n, 'rollout instance')}{own}{_likely(result)}", *makes])
         return f"{fleet} for {units.plural(s.trainer.gpus, 'trainer GPU')}"
     each = f"TP {s.engine.tp}" if s.engine.gpus == s.engine.tp else units.plural(s.engine.gpus, "GPU")
     of = f"{units.plural(n, 'instance')} of {each}"

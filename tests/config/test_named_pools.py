@@ -42,8 +42,8 @@ def test_a_path_goes_into_one_pool() -> None:
         value_at(changed, "fleet.pools.fourth.tp")
 
 
-@pytest.mark.parametrize("none", [{}, {"second": None}, {"pools": None}, {"pools": {"a": None}}])
-def test_what_is_set_to_null_is_not_there(none: dict[str, Any]) -> None:
+@pytest.mark.parametrize("none", [{}, {"second": None}, {"pools": None}, {"pools": {"a": None, "b": {"instances": 0}}}])
+def test_what_is_set_to_null_or_has_no_instances_is_not_there(none: dict[str, Any]) -> None:
     assert scenario_from_mapping({"fleet": none}) == default_scenario()
 
 
@@ -52,7 +52,7 @@ def test_what_is_set_to_null_is_not_there(none: dict[str, Any]) -> None:
     [
         ({"pools": {"a.b": {}}}, "fleet.pools", "letters, digits"),
         ({"pools": {"a": {"gpuu": "H200"}}}, "fleet.pools.a.gpuu", 'did you mean "gpu"'),
-        ({"pools": {"a": {"instances": 0}}}, "fleet.pools.a.instances", "at least 1"),
+        ({"pools": {"a": {"instances": -1}}}, "fleet.pools.a.instances", "at least 0"),
         ({"pools": {f"p{n}": {} for n in range(17)}}, "fleet.pools", "at most 16"),
         ({"second": {"tp": 1}, "pools": {"second": {"tp": 2}}}, "fleet.second", "give one of them"),
     ],

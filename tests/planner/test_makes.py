@@ -16,7 +16,7 @@ from fleetsim.plan.space import Space, gpus_of, usd_per_h
 from fleetsim.search.arrangements import divided
 from fleetsim.search.explore import Search
 from fleetsim.search.front import Budget, age_of
-from fleetsim.search.makes import with_counts
+from fleetsim.search.makes import with_counts, without_first
 from fleetsim.search.permissions import allowed, ways_ahead
 from fleetsim.search.shares import Candidate, Engines, Share
 from fleetsim.sim.threads import side_by_side
@@ -33,6 +33,7 @@ JOBS: list[tuple[dict[str, Any], dict[str, Any]]] = [
         | {"fleet.pools.fast": {"instance_tok_s": 1500.0, "price_usd_per_gpu_h": 3.0}},
         {"trainer_step_s": 12},
     ),
+    (RATES | {"fleet.second.instance_tok_s": 1400.0, "fleet.second.price_usd_per_gpu_h": 2.0}, {"trainer_step_s": 12}),
 ]
 
 
@@ -40,19 +41,20 @@ def of_all_counts(space: Space, measure: Measure) -> list[tuple[float, float]]:
     """Seconds and dollars of a step of every count of each make and of the trainer, over all replications, as far as
     the budget and the samples' age permit."""
     job, most = space.asked.scenario, space.budget.gpus or 10
-    values = {engines.value: None for engines in space.engines}
+    values = {engines.value: None for engines in space.engines if engines.scenario.fleet.first is None}
     plans = []
-    for value in values:
-        for counts in product(range(most), repeat=len(space.pools)):
-            others, pools = sum(counts), dict(zip(space.pools, counts, strict=True))
-            engines = Engines(with_counts(job, pools), value, space.asked.given, counts_pools=True)
+    for value, (there, left) in product(values, without_first(job, space.pools)):
+        given = space.asked.given | ({"fleet.placement"} if there.fleet.first else set())
+        for counts in product(range(most), repeat=len(left)):
+            others, pools = sum(counts), dict(zip(left, counts, strict=True))
+            engines = Engines(with_counts(there, pools), value, given, counts_pools=True)
             for ahead in ways_ahead(job, None):
                 trainers = [n for n in (1, 2, 4, 8) if n <= most]  # parts of a server
                 if ahead.on_policy:
-                    shares = [Share("colocated_sync", n, n, n) for n in trainers if not others]
+                    shares = [Share("colocated_sync", n, n, n) for n in trainers if not (others or there.fleet.first)]
                 else:
                     shares = [Share("split", n, n, t) for t in trainers for n in range(1, most + 1 - t - others)]
-                    shares += [Share("colocated_async", n, n, n) for n in trainers if not others]
+                    shares += [Share("colocated_async", n, n, n) for n in trainers if not (others or there.fleet.first)]
                 plans += [Candidate(engines, ahead, share) for share in shares if engines.trains(share)]
 
     def means(candidate: Candidate) -> tuple[float, float] | None:
@@ -88,3 +90,5 @@ def test_counts_of_a_plan_are_nearly_the_best_of_all(
     every = of_all_counts(space, measure)
     assert budget.allows(gpus_of(best), usd_per_h(best))
     assert budget.badness(best.step_s, best.usd)[1] <= 1.03 * min(budget.badness(*one)[1] for one in every)
+    if changes.get("fleet.second.price_usd_per_gpu_h") == 2.0:  # faster and cheaper than the first
+        assert best.scenario.fleet.first == "second"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -144,6 +145,59 @@ def by_hand(seconds: list[list[float]], groups: int, games: int) -> float:
         for lane in sorted(heapq.heappop(ends)[1] for _ in [e for e in ends if e[0] == now]):
             play_on(lane)
     return now
+
+
+def rolls(lanes: int, batch: int, steps: int, seconds: Iterator[float]) -> list[float]:
+    """Seconds of each step's rollout in ROLL's synchronous pipeline, groups of one (rollout_scheduler.py: GroupQueue).
+
+    A step gives each lane as many games as a batch needs, rounded up. A batch takes one of each lane before a second of
+    any, and a lane that has not given its one owes it to the next step. What is left is too old then; a game that is
+    under way is played to its end all the same. While the trainer works, nobody plays.
+    """
+    games = [list[list[float]]() for _ in range(lanes)]  # of this step: when each ends, once it is begun
+    free, now, owing, took = [0.0] * lanes, 0.0, set[int](), list[float]()
+    for _ in range(steps):
+        games, start, taken = [[[] for _ in range(-(-batch // lanes))] for _ in range(lanes)], now, 0
+        while taken < batch:
+            for lane in range(lanes):  # whoever is free begins the next one
+                for game in games[lane]:
+                    if not game and free[lane] <= now:
+                        free[lane] = now + next(seconds)
+                        game.append(free[lane])
+            owing = owing or set(range(lanes))
+            given = [lane for lane in sorted(owing) if games[lane] and games[lane][0] and games[lane][0][0] <= now]
+            for lane in given[: batch - taken]:
+                games[lane].pop(0)
+                owing.discard(lane)
+                taken += 1
+            if not given:
+                now = min(end for end in free if end > now)
+        took.append(now - start)
+    return took
+
+
+def test_roll_takes_one_of_each_environment_before_a_second_of_any() -> None:
+    """Three of four games a step. At first the slowest, of 9 s, is left out, and is played out: its environment owes
+    the second step a game, which it begins at 9 and ends at 10, while those of the others are over at 4."""
+    assert rolls(4, 3, 2, iter([1.0, 2.0, 3.0, 9.0, 1.0, 1.0, 1.0, 1.0])) == [3.0, 7.0]
+
+
+@pytest.mark.parametrize(("lanes", "batch", "off"), [(8, 12, -0.14), (128, 96, 0.21), (32, 62, -0.07)])
+def test_any_free_place_is_so_far_off_roll_where_its_games_are_no_batch(lanes: int, batch: int, off: float) -> None:
+    """What an import takes in its place, as docs/not_modelled.md says."""
+    draws = np.random.default_rng(5)
+    theirs = np.mean(rolls(lanes, batch, 400, iter(lambda: draws.exponential(10.0), None))[40:])
+    changes = {
+        "workload.output_tokens": {"kind": "gamma", "mean": 1000, "cv": 1.0},
+        "workload.group_correlation": 0.0,
+        "workload.group_size": 1,
+        "fleet.max_in_flight_samples": lanes,
+        "admission.law": "barrier",
+        "trainer.batch_samples": batch,
+        "run.steps": 400,
+    }
+    steps = simulate(with_changes(default_scenario(), BASE | changes), engine=FREE).steps
+    assert (steps["ready_s"] - steps["start_s"]).mean() / theirs - 1.0 == pytest.approx(off, abs=0.04)
 
 
 def test_jumps_are_the_loop_with_environments_in_front() -> None:

@@ -19,6 +19,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.job.facts import run_facts
 from fleetsim.job.trials import flat
 from fleetsim.job.words import reached_limits
+from fleetsim.sim.judges import judges_gpus
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from tests.sim.test_judges import ENGINE, WAITING, asked_at_random, busy_judge, judged, mean_of_seeds
@@ -124,6 +125,26 @@ def test_room_for_all_at_its_own_engines_is_no_overflow() -> None:
     assert all(rows[0][name].tobytes() == rows[1][name].tobytes() for name in rows[0].dtype.names)
 
 
+@pytest.mark.parametrize("more", [{}, {"requests_per_s": 6.0}, {"tokens_per_s": 4000.0, "after_s": 1.5}])
+def test_no_engine_of_its_own_is_an_api(more: dict[str, Any]) -> None:
+    """Record for record; what would wait for its own engines first reaches the API as much later."""
+    api = {**RENTED, "concurrency": 12, "first_token_s": 0.5, **more}
+    own = {"engine": {**ENGINE, "dp": 2}, "output_tokens": 200, "votes": 2}
+    none = {**own, "instances": 0, "overflow": api}
+    later_s = more.get("after_s", 0.0)
+    rented = {**own, "api": {**{k: v for k, v in api.items() if k != "after_s"}, "first_token_s": 0.5 + later_s}}
+    first, second = (with_changes(default_scenario(), WAITING | {"stations.judge": judge}) for judge in (none, rented))
+    a, b = simulate(first), simulate(second)
+    for table in ("steps", "samples", "groups", "syncs", "judges"):
+        assert getattr(a, table).tobytes() == getattr(b, table).tobytes()
+    assert len(a.judges) > 0
+    assert metrics_of(a) == metrics_of(b)
+    found = {name: Estimate(x, x, x) for name, x in flat(metrics_of(a)).items() if name != "binding"}
+    assert judges_gpus(first) == 0
+    for limit in reached_limits(first, found):  # a limit is named where it can be raised
+        assert with_changes(first, {limit.path: 1e4 if "per_s" in limit.path else 100}) != first
+
+
 def test_what_is_said_of_it() -> None:
     """The lines of judges and overflow, the bill, and what binds: while the API has room, the judge does not."""
     engine = {"kind": "constant", "instance_tok_s": 1000.0, "max_num_seqs": 4}
@@ -149,6 +170,8 @@ def test_what_is_said_of_it() -> None:
         ({"api": {}, "overflow": {}}, r"stations\.judge\.overflow: 'given': takes what the judge's own engines have no "
          r"place for, and stations\.judge is rented; leave it out, or give it engines of its own"),
         ({"at": "rollout", "overflow": {}}, r"stations\.judge\.overflow: 'given'.*is at the rollout's engines; leave"),
+        ({"instances": 0}, r"stations\.judge\.instances: 0: nothing would ever be answered.*or an overflow"),
+        ({"instances": 0, "at": "rollout", "overflow": {}}, r"stations\.judge\.overflow: 'given'.*is at the rollout's"),
         ({"overflow": {"tok_s": 0}}, r"stations\.judge\.overflow\.tok_s: 0: must be above 0"),
         ({"overflow": {"workers": 2}}, r"stations\.judge\.overflow\.workers: 2: unknown key"),
     ],

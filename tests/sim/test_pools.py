@@ -14,12 +14,12 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.prices import listed_price
 from fleetsim.errors import InputError
 from fleetsim.job.facts import pools_line
-from fleetsim.job.trials import Trials, planned, remembered, simulated
+from fleetsim.job.trials import Trials, planned, remembered, simulated, with_instances
 from fleetsim.plan.plan import plan
 from fleetsim.search.arrangements import Rules
 from fleetsim.search.front import Budget
 from fleetsim.search.levers import levers_of
-from fleetsim.search.makes import with_counts
+from fleetsim.search.makes import count_path
 from fleetsim.search.objective import objective, price_per_s, targets_of, usd_per_h
 from fleetsim.sim.metrics import gpu_seconds, metrics_of
 from fleetsim.sim.pools import pools_of
@@ -213,13 +213,15 @@ _MAKES = {
     "cheap": {"second": (400.0, 0.7)},
     "cheap_and_fast": {"slow": (600.0, 1.1), "fast": (2500.0, 5.9)},
     "alike": {"a": (600.0, 1.5), "b": (900.0, 2.2)},
+    "better": {"a": (1500.0, 1.5), "b": (900.0, 2.2)},
+    "last_is_best": {"a": (500.0, 2.0), "b": (900.0, 0.8)},
 }
 
 
 @pytest.mark.parametrize("makes", _MAKES)
 @pytest.mark.parametrize("wanted", [{}, {"targets.step_s": 9.0}])
 def test_all_counts_are_the_best_of_all_fleets(makes: str, wanted: dict[str, Any]) -> None:
-    """Instances of several rates and prices: by long runs of every fleet."""
+    """Instances of several rates and prices, with none of some or all but one: by long runs of every fleet."""
     rates = {"engine.kind": "constant", "engine.instance_tok_s": 1000.0, "trainer.fixed_s": 4.0, "trainer.gpus": 2}
     pools = {n: {"instance_tok_s": rate, "price_usd_per_gpu_h": usd} for n, (rate, usd) in _MAKES[makes].items()}
     changes = {**rates, **wanted, "trainer.batch_samples": 32, "workload.output_tokens": 900, "fleet.pools": pools}
@@ -232,15 +234,23 @@ def test_all_counts_are_the_best_of_all_fleets(makes: str, wanted: dict[str, Any
         holds = bool(targets) and all(t.held_by(run.estimates[t.metric]) for t in targets)
         return not holds, price_per_s(there, n) if holds else objective(there, n, run.mean("step_s"))
 
-    most, tok_s = 7500.0, [rate for rate, _ in _MAKES[makes].values()]
-    every = product(range(1, 6), *(range(int(most / rate)) for rate in tok_s))
-    fleets = [(n, counts) for n, *counts in every if 1000.0 * n + np.dot(counts, tok_s) <= most]
-    best = min(order(with_counts(job, dict(zip(pools, counts, strict=True))), n) for n, counts in fleets)
+    most, tok_s = 7500.0, [1000.0, *(rate for rate, _ in _MAKES[makes].values())]
+    paths = ["fleet.instances", *map(count_path, pools)]
+    every = product(range(6), *(range(int(most / rate)) for rate in tok_s[1:]))
+    fleets = [with_changes(job, dict(zip(paths, counts, strict=True))) for counts in every
+              if any(counts) and np.dot(counts, tok_s) <= most]  # fmt: skip
+    best = min(order(there, there.fleet.instances) for there in fleets)
     missed, value = order(found.job, found.best.instances)
-    assert found.job.fleet.pools
     assert missed == best[0]
     assert value <= 1.03 * best[1]
     told = asked.size()
     assert told.job.scenario.fleet.pools == found.job.fleet.pools
-    for name, pool in found.job.fleet.pools.items():
-        assert f"{pool.instances} of {name} (H100-SXM)" in str(told)
+    assert told.job.scenario.fleet.first == found.job.fleet.first
+    assert any((found.job.fleet.pools, found.job.fleet.first))
+    recommended = told.document()["recommendation"]
+    by_name = {path: recommended["pools"].get(name, 0) for path, name in zip(paths[1:], pools, strict=True)}
+    assert with_changes(job, {"fleet.instances": recommended["instances"], **by_name}) == with_instances(
+        found.job, found.best.instances
+    )
+    for name in recommended["pools"]:
+        assert f"{name} (H100-SXM)" in str(told)

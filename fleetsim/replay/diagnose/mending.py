@@ -46,10 +46,12 @@ def removal_of(check: Check, implied: Implied) -> Mapping[str, Any] | None:
     # Environments are so many, each for itself: neither holds without them.
     any_place = {"fleet.in_flight_unit": "samples"} if s.fleet.in_flight_unit == "environments" else {}
     caps = {"fleet.max_in_flight_samples": None, "fleet.max_in_flight_samples_per_instance": None, **any_place}
+    # Where whole groups go to one instance, few of them may leave the others without work whatever the router does.
+    evenly = {"fleet.routing": "least_loaded", "fleet.group_placement": "spread"}
     limits = None if engine is None else engine[1]
     changes: dict[Check, dict[str, Any] | None] = {
         "sync": {"sync.pause_s": 0.0, "sync.trainer_block_s": 0.0, "sync.publish_s": 0.0},
-        "stragglers": {"fleet.speed_factors": []} if s.fleet.speed_factors else {"fleet.routing": "least_loaded"},
+        "stragglers": {"fleet.speed_factors": []} if s.fleet.speed_factors else evenly,
         "prefix_cache": {
             "engine.prefix_caching": True,
             "sync.reset_prefix_cache": False,

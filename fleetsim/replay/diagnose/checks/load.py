@@ -88,7 +88,8 @@ def stragglers(case: Case) -> Reply:
         evidence.append("at equal load none is slow: work is spread unevenly")
         return Reply("fault", "instances are loaded unevenly", evidence,
             "send each request to the instance with the fewest in flight; what that gives:\n"
-            "fleetsim replay ... --set fleet.routing=least_loaded", None, "work is spread unevenly over the instances",
+            "fleetsim replay ... --set fleet.routing=least_loaded --set fleet.group_placement=spread", None,
+            "work is spread unevenly over the instances",
         )  # fmt: skip
     return Reply("ok", "none", evidence)
 

@@ -1,0 +1,36 @@
+"""Two jobs in turns on one H100, as published (aishukamal/rl-time-slicing and llm-d's blog of 2026-06-28, D05): the
+rotation of `pack` is given what each job takes alone and what a switch takes, and nothing of the two together.
+
+The predictions were committed before the published figures were looked at; they stay as they came.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from fleetsim.pack.together import rotate
+from tests.pack.test_pack import _phase
+
+# Seconds of a step alone (17.6 to 19.8) and of a switch, as published of a 0.5B model on one H100.
+ALONE_S, SWITCH_S = 18.7, 14.6
+# Of the same GPUs at work by one job alone, as published of a 7B model on eight H100; what a switch takes is not.
+DUTY_ALONE = 0.4
+# Seconds from one step of a job to its next, and the GPUs' duty with two jobs; the second is a bound.
+PREDICTED_CYCLE_S, PREDICTED_DUTY = 66.6, 0.8
+# As published: 34.6 s for a turn (19.7 to 20.5 s, longer than a step alone) and a switch, two of them a round.
+PUBLISHED_CYCLE_S, PUBLISHED_DUTY = 2 * 34.6, 0.7
+
+
+def test_the_predictions_are_what_the_rotation_says() -> None:
+    one = (_phase("gpus", ALONE_S, switch_s=SWITCH_S),)
+    assert rotate([one, one], rounds=40, settling=5).step_s(0) == pytest.approx(PREDICTED_CYCLE_S)
+    # A job is at work on the GPUs for so much of its step, and elsewhere (its rollouts, its rewards) for the rest.
+    part = (_phase("gpus", DUTY_ALONE, switch_s=0.0), _phase("own", 1.0 - DUTY_ALONE, switch_s=0.0))
+    other = (part[0], _phase("other", 1.0 - DUTY_ALONE, switch_s=0.0))
+    table = rotate([part, other], rounds=40, settling=5)
+    assert table.seconds("gpus", switches=False) / table.whole_s == pytest.approx(PREDICTED_DUTY)
+
+
+def test_the_errors_as_they_came() -> None:
+    assert pytest.approx(-0.038, abs=5e-4) == PREDICTED_CYCLE_S / PUBLISHED_CYCLE_S - 1.0
+    assert pytest.approx(0.143, abs=5e-4) == PREDICTED_DUTY / PUBLISHED_DUTY - 1.0
