@@ -153,7 +153,7 @@ def _pacemaker(records: Records, window: StepWindow) -> str | None:
     """The verdict about a station or a judge that never has nothing to do, where there is one."""
     if stations_full(records, window):
         return "environment"
-    return "judge" if judges_full(records, window) else None
+    return "judge" if judges_full(records, window, MORE) else None
 
 
 def _made_s(records: Records, of_tools: float) -> Floats | None:
