@@ -153,7 +153,7 @@ def _pacemaker(records: Records, window: StepWindow) -> str | None:
     """The verdict about a station or a judge that never has nothing to do, where there is one."""
     if stations_full(records, window):
         return "environment"
-    return "judge" if judges_full(records, window) else None
+    return "judge" if judges_full(records, window, MORE) else None
 
 
 def _made_s(records: Records, of_tools: float) -> Floats | None:
@@ -305,8 +305,11 @@ def _with_more_ahead(
     drains = IN_FLIGHT[scenario.sync.in_flight].drains and scenario.sync.scope == "global"
     shared = scenario.fleet.placement == "colocated"
     weight = share * (0.5 if shared and IN_FLIGHT[scenario.sync.in_flight].discards else 1.0)
-    saved = more.copy()
+    saved, first = more.copy(), None
     for k, life in enumerate(path.lives):
+        if life is first:
+            saved[k] = 0.0  # its chain is counted where it ended
+            continue
         if life.ready < 0 or (life.freed and more[k]):
             # a drain waits for whatever is in flight; and what a group replaced counts where the last of them is ready
             saved[k] = 0.0 if not life.freed and (drains or life.replaced) else more[k]

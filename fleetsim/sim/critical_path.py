@@ -116,8 +116,10 @@ class _Walk:
         self.published, self.trigger = syncs["end_s"].tolist(), syncs["trigger_s"].tolist()
         self.paused = syncs["pause_start_s"].tolist()
         sync = records.scenario.sync
+        self.waited_for = sync.scope == "global"  # nobody waits for a rolling one, which sends anew what it throws away
+        self.thrown = [] if self.waited_for else sorted(records.discards["time_s"].tolist())
         # Whether the end of a publication lets samples be sent: the fleet stood still, or admission counts versions.
-        self.lets_in = sync.scope == "global" or law_of(records.scenario).counts_versions
+        self.lets_in = self.waited_for or law_of(records.scenario).counts_versions
         law, self.filtered = law_of(records.scenario), groups["status"] == G_FILTERED
         self.replaces = not (law.counts_open or law.counts_started) and bool(self.filtered.any())
         self.drains = IN_FLIGHT[sync.in_flight].drains and sync.scope == "global"
@@ -185,7 +187,7 @@ class _Walk:
                 self.loop = None
             elif does == SYNC_HELD:
                 p = bisect_right(self.published, t + SAME_S) - 1
-                if p >= 0 and self.published[p] > begin + SAME_S and self.trigger[p] < t - SAME_S:
+                if self.waited_for and p >= 0 and self.published[p] > begin + SAME_S and self.trigger[p] < t - SAME_S:
                     self._synced(t - min(t, self.published[p]))
                     if self.trigger[p] < begin - SAME_S:
                         self.loop = None  # an earlier one had to be over: no sample is waited for in that
@@ -247,6 +249,12 @@ class _Walk:
                     return made
                 (sample, end, scored_s), ready, replaced = made, -1, False
                 continue  # not a call: where each sync drains the fleet, the path has as many of these as steps
+            k = bisect_right(self.thrown, sent + SAME_S) - 1
+            if k >= 0 and sent - self.thrown[k] <= SAME_S and sent > floor:
+                p = bisect_right(self.trigger, sent + SAME_S) - 1
+                offered = max(floor, self.trigger[p] if p >= 0 else floor)
+                self._synced(sent - offered)
+                return min(offered, end - SAME_S)
             i = bisect_right(self.times, sent + SAME_S) - 1
             replaced = self._replaces(sent)
             before, ended = self._group_ended(sent) if self.in_groups or replaced else (-1, 0.0)

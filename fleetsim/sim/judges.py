@@ -30,8 +30,8 @@ _MILLION = 1e6
 _FULL = 0.98
 # An API is asked for more than this share of what its limits let it.
 _AT_LIMIT = 0.95
-# As many requests wait at full engines, of those that run: else a fifth more engines run each of them no faster.
-_WAITING = 0.2
+# So much of what more engines could answer at most, full ones with what waits or runs there must answer.
+_ANSWERED = 0.9
 # An API takes as many prompt tokens at once as there are.
 _API_TOKENS, _API_BLOCKS = 1 << 20, 1 << 40
 Floats = NDArray[np.float64]
@@ -304,20 +304,34 @@ def judging_s(records: Records, window: StepWindow) -> tuple[float, float, float
     return sum(each.values()), here, held
 
 
-def judges_full(records: Records, window: StepWindow) -> bool:
-    """Whether a judge sets the pace: an API is asked as much as its limits let it, or engines compute all the time
-    while more wait than a fifth more of them would take; and its overflow, too, where it has one."""
-    span = window.span_s
-    for judge, at in zip(judges_of(records.scenario).values(), _grown(records, window), strict=True):
+def judges_full(records: Records, window: StepWindow, more: float) -> bool:
+    """Whether a judge sets the pace: an API is asked as much as its limits let it, or engines compute all the time and
+    `more` times as many would answer as much more; and its overflow, too, where it has one."""
+    scenario, span = records.scenario, window.span_s
+    for (name, judge), at in zip(judges_of(scenario).items(), _grown(records, window), strict=True):
         if judge.api is not None:
             full = _at_limit(judge.api, at.own, span)
         else:
-            busy = at.own["busy_s"] / (judge.instances * span)
-            full = busy > _FULL and at.all["waited_s"] > _WAITING * at.own["served_s"]
+            full = at.own["busy_s"] > _FULL * judge.instances * span and min(at.own["asked"], at.own["answered"]) > 0
             full = full and (judge.overflow is None or _at_limit(judge.overflow, at.beyond, span))
+            full = full and _answered(scenario, name, judge, at.own, span, more) - 1.0 > _ANSWERED * (more - 1.0)
         if full and judge.at != "rollout":
             return True
     return False
+
+
+def _answered(
+    scenario: Scenario, name: str, judge: JudgeConfig, of: dict[str, float], span_s: float, more: float
+) -> float:
+    """How many times as much `more` times as many engines would answer of the requests that wait and run there: they
+    fill with what waits, and where they hold fewer each of those is faster."""
+    step_time, _ = judge_engine(scenario, name, judge)
+    running = of["served_s"] / (judge.instances * span_s)
+    left = min(running, (of["served_s"] + of["waited_s"]) / (more * judge.instances * span_s))
+    prompt, answer = of["prompt_tokens"] / of["asked"], of["output_tokens"] / of["answered"]
+    prefills = 0.0 if step_time.prefill is not None else prompt / answer
+    now_s, then_s = step_time.mixed_s(np.maximum(1.0, [running, left]), prompt + answer / 2.0, prefills, prompt / 2.0)
+    return more * left / running * float(now_s / then_s)
 
 
 def _at_limit(api: ApiConfig, of: dict[str, float], span_s: float) -> bool:

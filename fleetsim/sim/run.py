@@ -199,6 +199,8 @@ PRECISION = 0.02
 _GROWS = 0.7
 # A run is so many times as long as all that is in flight at least: batches of half a filling show bursts.
 _FILLINGS = 4
+# A beginning that is more of a run may be how it goes on: MSER leaves out whatever comes before a calm end.
+_BEGINNING = 1 / 3
 # The first look, and by how much later ones are apart.
 _FIRST, _APART = 24, 1.25
 
@@ -222,7 +224,10 @@ class Steady:
             return False
         self._look = int(_APART * steps)
         step_s = np.array([b - a for a, b in pairwise(self._ends)])
-        return off_by(step_s[warmup_steps(self._scenario, step_s) :], self._period) <= PRECISION
+        first = warmup_steps(self._scenario, step_s)
+        if first - least_warmup_steps(self._scenario) > _BEGINNING * steps:
+            return False
+        return off_by(step_s[first:], self._period) <= PRECISION
 
 
 def _in_a_row(means: np.typing.NDArray[np.float64]) -> float:

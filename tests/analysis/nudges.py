@@ -128,7 +128,9 @@ def nudges(s: Scenario, longest: float) -> Iterator[tuple[str, dict[str, Any], f
     so.
     """
     t, a, f, group = s.trainer, s.admission, s.fleet, s.workload.group_size
-    place, each = group if f.in_flight_unit == "groups" else 1, f.max_in_flight_samples_per_instance
+    # An instance takes whole groups that stay together, and an empty one any group.
+    place = group if f.in_flight_unit == "groups" or f.group_placement == "together" else 1
+    each = f.max_in_flight_samples_per_instance
     sent = group if f.in_flight_unit == "groups" else math.ceil(group * s.buffer.group_oversampling - 1e-9)
     slower = [p.model_copy(update={"fixed_s": p.fixed_s / MORE, "per_token_s": p.per_token_s / MORE}) for p in t.phases]
     yield (
@@ -163,7 +165,7 @@ def nudges(s: Scenario, longest: float) -> Iterator[tuple[str, dict[str, Any], f
         ("judge", "stations.judge.instances", 1, judge.instances if judge is not None and judge.has_engines else None),
         ("rollout", "fleet.instances", 1, f.instances),
         ("in_flight_cap", "fleet.max_in_flight_samples", sent, f.max_in_flight_samples),
-        ("in_flight_cap", "fleet.max_in_flight_samples_per_instance", place, each and each // place * place),
+        ("in_flight_cap", "fleet.max_in_flight_samples_per_instance", place, each and max(1, each // place) * place),
         ("buffer", "buffer.capacity_samples", group, s.buffer.capacity_samples),
     ]
     law = LAWS[a.law]

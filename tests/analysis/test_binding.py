@@ -280,8 +280,46 @@ def lengths(mean: float, cv: float, most: int) -> dict[str, Any]:
                 "buffer.batch_rule": "oldest_version_first",
             },
         ),
+        # the same, whose first sample saves what its last one does: once
+        (
+            "trainer",
+            {
+                "workload.output_tokens": lengths(600, 0.6, 1800),
+                "workload.prompt_tokens": 2048,
+                "workload.group_size": 1,
+                "workload.reward.latency_s": 6.0,
+                "engine.max_num_seqs": 8,
+                "fleet.instances": 2,
+                "fleet.max_in_flight_samples": 8,
+                "trainer.batch_samples": 16,
+                "trainer.fixed_s": 18.0,
+                "sync.pause_s": 0.3,
+                "sync.in_flight": "keep_recompute",
+                "sync.scope": "rolling",
+                "admission.max_staleness": 0.5,
+                "buffer.capacity_samples": 32,
+            },
+        ),
+        # what a rolling sync throws away is sent anew because of the trainer, and not of a sample that ended
+        (
+            "trainer",
+            {
+                "workload.output_tokens": lengths(600, 0.2, 3600),
+                "workload.group_size": 16,
+                "engine.model": "Qwen/Qwen3-8B",
+                "engine.max_num_seqs": 32,
+                "fleet.instances": 4,
+                "fleet.group_placement": "spread",
+                "trainer.batch_samples": 128,
+                "trainer.fixed_s": 14.0,
+                "sync.pause_s": 0.3,
+                "sync.in_flight": "abort_discard",
+                "sync.scope": "rolling",
+                "admission.law": "barrier",
+            },
+        ),
     ],
-    ids=["discarded", "shared", "drained", "own_judge", "rate", "late", "capped"],
+    ids=["discarded", "shared", "drained", "own_judge", "rate", "late", "capped", "once", "thrown_away"],
 )
 def test_what_was_told_wrongly_is_named(named: str, job: dict[str, Any]) -> None:
     """Each of a kind of jobs of which something else was told, that saved less by more than the tolerance."""

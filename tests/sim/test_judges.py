@@ -357,7 +357,6 @@ WAITING: dict[str, Any] = {
 }
 
 
-@pytest.mark.xfail(strict=True, reason="KNOWN FAULT: the window is told, whose gain is overrated behind a full judge")
 def test_a_judge_that_is_full_binds_and_a_fifth_more_of_it_saves_a_sixth() -> None:
     """Where its engines always compute, the step is tokens / their rate; a request's first token is free."""
     steps = []

@@ -10,6 +10,7 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import most_steps, settles
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import PRECISION, Steady, off_by, simulate
+from fleetsim.sim.window import warmup_steps
 
 
 def test_the_interval_holds_the_mean_in_nineteen_of_twenty_runs() -> None:
@@ -39,6 +40,16 @@ def test_a_run_whose_steps_grow_goes_on(growth: float) -> None:
     for step in range(400):
         now_s += 10.0 + growth * step
         assert not watch(step + 1, now_s)
+
+
+def test_a_calm_end_of_a_run_is_not_believed_while_its_beginning_is_longer_than_a_third() -> None:
+    """Eighteen uneven steps, then even ones: 23 of these would do, had the run not been uneven for nearly as long."""
+    uneven = np.where(np.arange(60) < 18, 34.0 + 8.0 * np.sin(np.arange(60.0) ** 2), 26.0)
+    scenario, ends = load_scenario("async-one-step"), np.cumsum(uneven)
+    watch = Steady(scenario)
+    assert next(n for n in range(1, 61) if watch(n, float(ends[n - 1]))) > 3 * 15
+    assert warmup_steps(scenario, uneven[:41]) == 18
+    assert off_by(uneven[18:41]) <= PRECISION
 
 
 @pytest.mark.parametrize("name", ["async-one-step", "presets/areal", "presets/trl-async-grpo"])
