@@ -92,8 +92,8 @@ def admission_like(
     growing = grows(observed, scenario.trainer.batch_samples) is not None
     every = _candidates(scenario, fleet.in_flight_mean, fleet.in_flight_peak, observed.queue, growing)
     tried = _with_facts(every, facts, scenario)
-    if "fleet.group_placement" not in facts and _may_be_spread(scenario, observed):
-        tried = [{**law, **place} for law in tried for place in _PLACES]  # a law that is near with the wrong is wrong
+    if "fleet.group_placement" not in facts:
+        tried = [{**law, **place} for law in tried for place in _places(scenario, observed)]
     found = side_by_side(lambda changes: _distance(scenario, engine, observed, changes), tried)
     order = _by_distance(tried, found)
     steps = max(_STEPS, min(_LONG_STEPS, most_steps(scenario)))
@@ -145,15 +145,18 @@ def _by_distance(laws: Sequence[Mapping[str, Any]], found: Sequence[float]) -> l
     return sorted(range(len(laws)), key=key)
 
 
-def _may_be_spread(scenario: Scenario, observed: Observed) -> bool:
-    """Whether the hits in the prefix caches leave it open that a router spreads the samples of a group."""
+def _places(scenario: Scenario, observed: Observed) -> Sequence[Mapping[str, Any]]:
+    """Whether a router keeps the samples of a group together or spreads them, as the hits in the prefix caches tell;
+    both where they tell nothing, for a law that is near with the wrong one is wrong."""
     fleet, lengths, group = observed.fleet, observed.lengths, scenario.workload.group_size
-    if fleet is None or fleet.prefix_hit is None or lengths is None or not lengths.prompt_mean or group < 2:
-        return group > 1
+    if group < 2:
+        return _PLACES[:1]
+    if fleet is None or fleet.prefix_hit is None or lengths is None or not lengths.prompt_mean:
+        return _PLACES
     block = observed.block_size or BLOCK_SIZE.get(observed.engine or "vllm", 16)
     places = places_when_spread(group, scenario.fleet.instances)
     together, spread = (expected_hits(group, lengths.prompt_mean, block, d) for d in (1.0, places))
-    return fleet.prefix_hit < 0.5 * (together + spread)
+    return _PLACES[1:] if fleet.prefix_hit < 0.5 * (together + spread) else _PLACES[:1]
 
 
 def _pool(scenario: Scenario, engine: Engine | None, in_flight_mean: float, *, in_pauses: bool) -> int:
