@@ -19,17 +19,18 @@ from fleetsim.engine.defaults import BLOCK_SIZE
 from fleetsim.errors import FleetsimError
 from fleetsim.policies.admission import laws_by_parameter
 from fleetsim.replay.observe.lengths import expected_hits, places_when_spread
-from fleetsim.replay.observe.observed import Observed, QueueView
+from fleetsim.replay.observe.observed import Observed, QueueView, value_of
 from fleetsim.replay.observe.trainer import grows
-from fleetsim.replay.window_view import GroupQueue, idle_share, in_flight
+from fleetsim.replay.window_view import GroupQueue, InFlight, in_flight
 from fleetsim.sim.engines import Engine
 from fleetsim.sim.metrics import metrics_of
+from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.sim.threads import side_by_side
 from fleetsim.sim.window import window_of
 
-# Steps of a trial.
-_STEPS = 16
+# Steps of a trial, and times at which its engines are looked at.
+_STEPS, _LOOKS = 16, 400
 # Trials that a pool is fitted in, and batches that it holds at most.
 _POOL_ROUNDS, _MOST_AHEAD = 2, 16
 # Peak over mean in flight from which they are no steady pool.
@@ -81,7 +82,7 @@ def admission_like(
         return (one, "admission: one batch ahead; no requests in flight were read")
     group = scenario.workload.group_size
     if observed.trainer.step_s is None and not own:
-        pool = _pool(scenario, engine, fleet.in_flight_mean, in_pauses=observed.pauses is None)
+        pool = _pool(scenario, engine, observed, fleet.in_flight_mean)
         always = {"admission.law": "fixed_pool", "admission.pool_samples": pool}
         of = f" in groups of {group}" if group > 1 else ""
         mean, peak = fleet.in_flight_mean, fleet.in_flight_peak
@@ -159,20 +160,19 @@ def _places(scenario: Scenario, observed: Observed) -> Sequence[Mapping[str, Any
     return _PLACES[1:] if fleet.prefix_hit < 0.5 * (together + spread) else _PLACES[:1]
 
 
-def _pool(scenario: Scenario, engine: Engine | None, in_flight_mean: float, *, in_pauses: bool) -> int:
+def _pool(scenario: Scenario, engine: Engine | None, observed: Observed, in_flight_mean: float) -> int:
     """Samples that a client keeps, for so many of them to be in flight on average: those of a group that are done wait
-    for its last one, and are the client's as long. in_pauses: whether the mean counts pauses too."""
+    for its last one, and are the client's as long."""
     group = scenario.workload.group_size
     most = scenario.trainer.batch_samples * _MOST_AHEAD
     pool = max(1, round(in_flight_mean / group)) * group
     for _ in range(_POOL_ROUNDS if group > 1 else 0):
-        changes = {"admission.law": "fixed_pool", "admission.pool_samples": pool, "run.steps": _STEPS}
         try:
-            records = simulate(with_changes(scenario, changes), engine=engine)
-            mean, _peak = in_flight(records, in_pauses=in_pauses)
+            law = {"admission.law": "fixed_pool", "admission.pool_samples": pool}
+            held = _tried(scenario, engine, observed, law, _STEPS)[1]
         except FleetsimError:
             break
-        pool = min(max(1, round(pool * in_flight_mean / max(mean, 1.0) / group)) * group, max(most, pool))
+        pool = min(max(1, round(pool * in_flight_mean / max(held.mean, 1.0) / group)) * group, max(most, pool))
     return pool
 
 
@@ -232,28 +232,43 @@ def _distance(
     scenario: Scenario, engine: Engine | None, observed: Observed, changes: Mapping[str, Any], steps: int = _STEPS
 ) -> float:
     try:
-        trial = with_changes(scenario, {**changes, "run.steps": steps})
-        records = simulate(trial, engine=engine)
+        records, held = _tried(scenario, engine, observed, changes, steps)
     except FleetsimError:
         return float("inf")
     fleet, metrics = observed.fleet, metrics_of(records)
     assert fleet is not None  # `admission_like` has looked
     assert fleet.in_flight_mean
     assert fleet.in_flight_peak
-    mean, peak = in_flight(records, in_pauses=observed.pauses is None)
     batch = scenario.trainer.batch_samples
-    off = [mean / fleet.in_flight_mean - 1.0, peak / fleet.in_flight_peak - 1.0]
+    # A mean over scrapes is off by chance, which is no distance; what is counted is not.
+    looks = max(1.0, observed.span_s / observed.step_s)
+    chance = float(np.sqrt((fleet.in_flight_scatter or 0.0) / (fleet.in_flight_mean * looks)))
+    off = [max(0.0, abs(held.mean / fleet.in_flight_mean - 1.0) - chance), held.peak / fleet.in_flight_peak - 1.0]
     if observed.queue.depth is not None and grows(observed, batch) is None:  # what grows has no level
         window = window_of(records)
         depth = GroupQueue.of(records, window.start_s).mean(0.0, window.span_s)
         off.append((depth - observed.queue.depth) / batch)
     if fleet.idle_share is not None:
-        off.append(idle_share(records, in_pauses=observed.pauses is None) - fleet.idle_share)
+        chance = float(np.sqrt(fleet.idle_share * (1.0 - fleet.idle_share) / looks))
+        off.append(max(0.0, abs(held.idle_share - fleet.idle_share) - chance))
     if fleet.tok_s:
         off.append(float(metrics["generated_tok_s"]) / fleet.tok_s - 1.0)
     if observed.queue.generated_per_trained is not None:
         off.append(float(metrics["tokens_per_trained_token"]) / observed.queue.generated_per_trained - 1.0)
     return float(np.sqrt(np.mean(np.square(off))))
+
+
+def _tried(
+    scenario: Scenario, engine: Engine | None, observed: Observed, changes: Mapping[str, Any], steps: int
+) -> tuple[Records, InFlight]:
+    """A run under a law, and what its gauges show where those of the window do."""
+    fleet, step = observed.fleet, value_of(observed.trainer.step_s)
+    if step is None and fleet is not None and fleet.finished_s:
+        step = scenario.trainer.batch_samples / fleet.finished_s
+    every = (step or observed.step_s) * steps / _LOOKS
+    trial = with_changes(scenario, {**changes, "run.steps": steps})
+    records = simulate(trial, engine=engine, scrape_every_s=every)
+    return records, in_flight(records, in_pauses=observed.pauses is None or not observed.pauses.each)
 
 
 def _words(changes: Mapping[str, Any]) -> str:
