@@ -159,13 +159,14 @@ _SURE_SCRAPES = 0.75
 
 
 def seen_of(
-    history: History, observed: Observed, kv_tokens: float | None, unseen_pause_s: float | None = None
+    history: History, observed: Observed, kv_tokens: float | None, unseen_pause_s: float | None, prompt: float
 ) -> Stretch | None:
     """The load of a window; None where running or generated tokens were not read.
 
     kv_tokens: an instance's KV capacity. unseen_pause_s: seconds of a weight sync's pause where none was long enough to
-    be seen: it is taken off the requests' seconds wherever the trainer's counters say that a sync was. kv_use counts a
-    shared prompt once, decodes read it once each: K = what is in use + running x prompt x hit ratio.
+    be seen: it is taken off the requests' seconds wherever the trainer's counters say that a sync was. prompt: mean of
+    a sample's first. kv_use counts it once where it is shared, decodes read it once each: K = what is in use + running
+    x prompt x hit ratio.
     """
     values = history.values
     if "generation_tokens" not in values or "running" not in values or len(history.times) < 3:
@@ -186,8 +187,7 @@ def seen_of(
     kv = np.full(running.shape, np.nan)
     if kv_tokens is not None and "kv_use" in values:
         hit = observed.fleet.prefix_hit if observed.fleet is not None else None
-        prompt = None if observed.lengths is None else observed.lengths.prompt_mean
-        kv = values["kv_use"] * kv_tokens + values["running"] * (hit or 0.0) * (prompt or 0.0)
+        kv = values["kv_use"] * kv_tokens + values["running"] * (hit or 0.0) * prompt
     generated = _growth(values["generation_tokens"])
     nothing = np.zeros(generated.shape)
     prompts = np.nan_to_num(_growth(values["prompt_tokens"])) if "prompt_tokens" in values else nothing
