@@ -17,23 +17,26 @@ from fleetsim.sim.window import window_of
 
 class InFlight(Struct, frozen=True):
     """mean, peak: mean and 99th percentile of the requests that run or wait in instances. idle_share: of the instances
-    that are up, those that run none."""
+    that are up, those that run none. queued: mean of the samples that wait for the trainer."""
 
     mean: float
     peak: float
     idle_share: float
+    queued: float
 
 
 def in_flight(records: Records, *, in_pauses: bool = True) -> InFlight:
     """What the gauges of a scraped run show after warm-up. in_pauses: also at scrapes at which all that is up is held:
     a window shows pauses as such only where one lasts about as long as its scrapes are apart."""
     looks = records.scrapes.reshape(len(records.queue_scrapes), -1)
-    looks = looks[looks["time_s"][:, 0] >= window_of(records).start_s]
+    after = looks["time_s"][:, 0] >= window_of(records).start_s
+    looks, queued = looks[after], float(records.queue_scrapes["samples"][after].mean())
     free = (looks["up"] & ~looks["paused"]).any(axis=1)
     looks = looks[free] if free.any() and not in_pauses else looks
     count = (looks["running"] + looks["waiting"]).sum(axis=1)
     idle = (looks["running"] == 0)[looks["up"]]
-    return InFlight(float(count.mean()), float(np.percentile(count, 99)), float(idle.mean()) if idle.size else 0.0)
+    share = float(idle.mean()) if idle.size else 0.0
+    return InFlight(float(count.mean()), float(np.percentile(count, 99)), share, queued)
 
 
 class GroupQueue(Struct, frozen=True):

@@ -21,13 +21,12 @@ from fleetsim.policies.admission import laws_by_parameter
 from fleetsim.replay.observe.lengths import expected_hits, places_when_spread
 from fleetsim.replay.observe.observed import Observed, QueueView, value_of
 from fleetsim.replay.observe.trainer import grows
-from fleetsim.replay.window_view import GroupQueue, InFlight, in_flight
+from fleetsim.replay.window_view import InFlight, in_flight
 from fleetsim.sim.engines import Engine
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.sim.threads import side_by_side
-from fleetsim.sim.window import window_of
 
 # Steps of a trial, and times at which its engines are looked at.
 _STEPS, _LOOKS = 16, 400
@@ -95,22 +94,18 @@ def admission_like(
     tried = _with_facts(every, facts, scenario)
     if "fleet.group_placement" not in facts:
         tried = [{**law, **place} for law in tried for place in _places(scenario, observed)]
-    found = side_by_side(lambda changes: _distance(scenario, engine, observed, changes), tried)
-    order = _by_distance(tried, found)
-    steps = max(_STEPS, min(_LONG_STEPS, most_steps(scenario)))
 
-    def nearest(laws: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], float]:
+    def nearest(laws: Sequence[Mapping[str, Any]], steps: int) -> list[tuple[Mapping[str, Any], float]]:
         each = side_by_side(lambda changes: _distance(scenario, engine, observed, changes, steps), laws)
-        near = _by_distance(laws, each)[0]
-        return laws[near], each[near]
+        return [(laws[i], each[i]) for i in _by_distance(laws, each)]
 
-    law, off = nearest([tried[i] for i in order[:_FINALISTS]])
-    count = len(tried)
+    steps = max(_STEPS, min(_LONG_STEPS, most_steps(scenario)))
+    law, off = nearest([law for law, _ in nearest(tried, _STEPS)[:_FINALISTS]], steps)[0]
     if free := [{**law, **more} for more in _VARIANTS if not set(more) & set(facts)]:
-        variant, nearer = nearest(free)
+        variant, nearer = nearest(free, steps)[0]
         if nearer < off * _CLEARLY:
             law, off = variant, nearer
-    text = f"admission: {_words(law)}, of {count} laws the nearest to the requests in flight and queued"
+    text = f"admission: {_words(law)}, of {len(tried)} laws the nearest to the requests in flight and queued"
     return (law, f"{text} ({units.share(off, 0)} off)")
 
 
@@ -229,25 +224,21 @@ def _droppers(
 
 
 def _distance(
-    scenario: Scenario, engine: Engine | None, observed: Observed, changes: Mapping[str, Any], steps: int = _STEPS
+    scenario: Scenario, engine: Engine | None, observed: Observed, changes: Mapping[str, Any], steps: int
 ) -> float:
     try:
         records, held = _tried(scenario, engine, observed, changes, steps)
     except FleetsimError:
         return float("inf")
     fleet, metrics = observed.fleet, metrics_of(records)
-    assert fleet is not None  # `admission_like` has looked
-    assert fleet.in_flight_mean
-    assert fleet.in_flight_peak
+    assert fleet is not None and fleet.in_flight_mean and fleet.in_flight_peak  # noqa: PT018 - `admission_like` looked
     batch = scenario.trainer.batch_samples
     # A mean over scrapes is off by chance, which is no distance; what is counted is not.
     looks = max(1.0, observed.span_s / observed.step_s)
     chance = float(np.sqrt((fleet.in_flight_scatter or 0.0) / (fleet.in_flight_mean * looks)))
     off = [max(0.0, abs(held.mean / fleet.in_flight_mean - 1.0) - chance), held.peak / fleet.in_flight_peak - 1.0]
     if observed.queue.depth is not None and grows(observed, batch) is None:  # what grows has no level
-        window = window_of(records)
-        depth = GroupQueue.of(records, window.start_s).mean(0.0, window.span_s)
-        off.append((depth - observed.queue.depth) / batch)
+        off.append((held.queued - observed.queue.depth) / batch)
     if fleet.idle_share is not None:
         chance = float(np.sqrt(fleet.idle_share * (1.0 - fleet.idle_share) / looks))
         off.append(max(0.0, abs(held.idle_share - fleet.idle_share) - chance))
