@@ -195,7 +195,7 @@ def take_workload(draft: ScenarioDraft, observed: Observed) -> None:
     turns = _turns(draft, observed)
     if lengths is not None and turns == 1:
         _output(draft, observed, lengths)
-    elif lengths is not None and (draft.from_base or observed.trainer.batch_tokens is None):
+    elif lengths is not None and "workload.turns.count" not in draft.changes:
         draft.assumed.append(f"workload.output_tokens: of {start.name}; a request is one of {turns} turns")
     elif observed.trainer.batch_tokens is not None and observed.trainer.batch_samples is not None:
         mean = observed.trainer.batch_tokens.value / observed.trainer.batch_samples.value
@@ -225,6 +225,8 @@ def _turns(draft: ScenarioDraft, observed: Observed) -> float:
     if draft.from_base or draft.set_by_user("workload.turns"):
         return draft.start.workload.turns.about
     if lengths is None or lengths.law is not None or t.batch_tokens is None or t.batch_samples is None:
+        return 1
+    if "inferred" in (t.batch_tokens.source, t.batch_samples.source):  # what was thrown away is in it
         return 1
     trained = t.batch_tokens.value / t.batch_samples.value
     turns, aborted = round(trained / lengths.mean), 0.0 if observed.fleet is None else observed.fleet.aborted_share
