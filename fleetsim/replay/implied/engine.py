@@ -27,7 +27,7 @@ from fleetsim.engine.transport import sync_times
 from fleetsim.errors import FleetsimError
 from fleetsim.history.history import History
 from fleetsim.job.derived_values import SLOWDOWN, slower
-from fleetsim.job.nameplate import mean_prompt_tokens
+from fleetsim.job.nameplate import context_in_flight, mean_prompt_tokens
 from fleetsim.job.scalar import nearest, powers, search, shared
 from fleetsim.replay.implied.scenario_draft import ScenarioDraft
 from fleetsim.replay.implied.speed import Speed, speed_of
@@ -242,8 +242,8 @@ def take_engine(draft: ScenarioDraft, observed: Observed, history: History) -> t
     likely = _likely(scenario, observed) if own is None else None
     if likely is not None and observed.model != scenario.engine.model:
         draft.take("engine.model", observed.model, "by its metrics")
-    prompt = 0.0 if observed.lengths is None else mean_prompt_tokens(scenario)
-    speed = speed_of(history, observed, roofline, known_kv, pause, likely, prompt)
+    reads = (0.0, 0.0) if observed.lengths is None else (mean_prompt_tokens(scenario), context_in_flight(scenario))
+    speed = speed_of(history, observed, roofline, known_kv, pause, likely, reads)
     if speed is None:
         if own is not None:
             draft.assumed.append(f"engine speed: {own[0].source}; the window shows too little to fit it")
