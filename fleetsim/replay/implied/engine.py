@@ -9,6 +9,7 @@ trainer that hardly waits shows nothing of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal
@@ -242,7 +243,10 @@ def take_engine(draft: ScenarioDraft, observed: Observed, history: History) -> t
     likely = _likely(scenario, observed) if own is None else None
     if likely is not None and observed.model != scenario.engine.model:
         draft.take("engine.model", observed.model, "by its metrics")
-    reads = (0.0, 0.0) if observed.lengths is None else (mean_prompt_tokens(scenario), context_in_flight(scenario))
+    reads = (0.0, 0.0)
+    if observed.lengths is not None:  # of whole samples all hits are siblings'
+        most = context_in_flight(scenario) if scenario.workload.turns.several else math.inf
+        reads = mean_prompt_tokens(scenario), most
     speed = speed_of(history, observed, roofline, known_kv, pause, likely, reads)
     if speed is None:
         if own is not None:

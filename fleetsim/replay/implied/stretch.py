@@ -169,8 +169,9 @@ def seen_of(
 
     kv_tokens: an instance's KV capacity. unseen_pause_s: seconds of a weight sync's pause where none was long enough to
     be seen: it is taken off the requests' seconds wherever the trainer's counters say that a sync was. reads: mean of
-    a sample's first prompt, and of all that a decode reads. kv_use counts a prompt once where it is shared, decodes
-    read it once each: they share what of their reads is not in use, and no more than they found in the cache.
+    a sample's first prompt, and of all that a decode reads (inf: of no say). kv_use counts a prompt once
+    where it is shared, decodes read it once each: they share what of their reads is not in use, and no more than they
+    found in the cache.
     """
     values = history.values
     if "generation_tokens" not in values or "running" not in values or len(history.times) < 3:
