@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fleetsim.engine.kernel.tables import DONE
 from fleetsim.export.openmetrics import engine_values, trainer_values
-from fleetsim.export.series import in_time, incarnations, running_counts, scrape_times
+from fleetsim.export.series import incarnations, requests, running_counts, scrape_times
 from fleetsim.history.counters import Floats, mended
 from fleetsim.history.signals import SIGNALS
 from fleetsim.sim.records import Records
@@ -180,7 +180,7 @@ def scraped_of(records: Records, *, whole: bool = False) -> Scraped:
         at = np.searchsorted(times, steps["ready_s"])
         np.maximum.at(trainer["queue.samples"], at, steps["queue_depth"])
         np.maximum.at(trainer["queue.oldest_age_steps"], at, steps["oldest_age_steps"])
-    ended = in_time(records, samples["status"] == DONE, samples["finish_s"]).with_values(samples["made"])
+    ended = requests(records, samples["status"] == DONE).with_values(samples["made"] / (samples["turn"] + 1))
     for life in lives:
         counts, sums = running_counts(ended, life, times, np.array([np.inf]), life.rows)
         for name, values in zip(lengths, (counts[:, 0], sums), strict=True):

@@ -2,7 +2,8 @@
 
 Names and types are vLLM's (`vllm/v1/metrics/loggers.py`, 0.12 and later), the trainer's are those of
 `history/signals.py`. Differences from a real engine: prompt tokens are counted while they are computed, and again when
-a request is prefilled again; a sample of several turns is one request; histograms are observed when a sample ends.
+a request is prefilled again. A sample of several turns is as many requests, all of which are taken to be as long, in
+tokens and in seconds: those of its tools are in them.
 """
 
 from __future__ import annotations

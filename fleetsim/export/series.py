@@ -9,6 +9,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.config.workload import longest_length
+from fleetsim.records import replace
 from fleetsim.sim.load import given_up_s
 from fleetsim.sim.records import Records
 
@@ -112,8 +113,8 @@ def request_success(records: Records, lives: list[Incarnation]) -> Family:
     ended = samples["finish_s"] >= 0
     cut = ended & (samples["target"] >= (np.inf if cap is None else round(cap)))
     reasons = {
-        "stop": in_time(records, ended & ~cut, samples["finish_s"]),
-        "length": in_time(records, cut, samples["finish_s"]),
+        "stop": requests(records, ended & ~cut),
+        "length": requests(records, cut),
         "abort": _aborts(records),
     }
     series = []
@@ -123,6 +124,21 @@ def request_success(records: Records, lives: list[Incarnation]) -> Family:
             counts = running_counts(seen, life, times, np.array([np.inf]), life.rows)[0]
             series.append(Series(life.instance, {"finished_reason": reason}, (("_total", {}),), life.rows, counts))
     return Family("vllm:request_success", "counter", "", "Requests that ended.", in_order(series))
+
+
+def requests(records: Records, which: NDArray[np.bool_]) -> HistogramEvents:
+    """The requests of those samples that ended, one a turn; value: turns before it. One turn is taken to be as long as
+    another."""
+    samples = records.samples
+    rows = np.flatnonzero(which & (samples["instance"] >= 0))
+    turns = samples["turn"][rows] + 1
+    before = np.arange(turns.sum()) - np.repeat(np.cumsum(turns) - turns, turns)
+    rows, turns = np.repeat(rows, turns), np.repeat(turns, turns)
+    begun, ended = samples["start_s"][rows], samples["finish_s"][rows]
+    time_s = ended - (ended - begun) * (turns - 1 - before) / turns
+    order = np.lexsort((time_s, samples["instance"][rows]))
+    rows = rows[order]
+    return HistogramEvents(rows, samples["instance"][rows], time_s[order], before[order].astype(np.float64))
 
 
 def in_time(records: Records, which: NDArray[np.bool_], time_s: Floats) -> HistogramEvents:
@@ -141,24 +157,26 @@ def _aborts(records: Records) -> HistogramEvents:
 def histograms(records: Records, lives: list[Incarnation], every: int) -> Iterator[Family]:
     """Lengths and times of ended requests, at every `every`-th scrape."""
     samples, workload = records.samples, records.scenario.workload
-    ended = in_time(records, samples["finish_s"] >= 0, samples["finish_s"])
+    ended, turns = requests(records, samples["finish_s"] >= 0), samples["turn"] + 1
+    prompts = ended.with_values(samples["target"] / turns + samples["extra"] / np.maximum(1, turns - 1)).value
+    prompts = samples["prompt"][ended.row] + ended.value * prompts
     submitted = records.groups["submit_s"][samples["group"]]
     longest = [longest_length(law) for law in (workload.prompt_tokens, workload.output_tokens)]
     seen = int((samples["prompt"] + samples["target"]).max()) if len(samples) else 1
     tokens_le = one_two_five(seen if None in longest else int(sum(x or 0.0 for x in longest)))
     waited = np.maximum(0.0, samples["start_s"] - submitted)
     all_of_them: tuple[tuple[str, str, str, tuple[float, ...], HistogramEvents], ...] = (
-        ("request_generation_tokens", "", "Tokens generated.", tokens_le, ended.with_values(samples["target"])),
-        ("request_prompt_tokens", "", "Prompt tokens.", tokens_le, ended.with_values(samples["prompt"])),
+        ("request_generation_tokens", "", "Tokens generated.", tokens_le, ended.with_values(samples["target"] / turns)),
+        ("request_prompt_tokens", "", "Prompt tokens.", tokens_le, replace(ended, value=prompts)),
         ("request_params_n", "", "Parameter n of requests.", PARAMS_N_LE, _parents(records, ended)),
         (
             "e2e_request_latency_seconds",
             "seconds",
             "From submission to the last token.",
             SECONDS_LE,
-            ended.with_values(samples["finish_s"] - submitted),
+            ended.with_values((samples["finish_s"] - submitted) / turns),
         ),
-        ("request_queue_time_seconds", "seconds", "Waited for a place.", SECONDS_LE, ended.with_values(waited)),
+        ("request_queue_time_seconds", "seconds", "Waited for a place.", SECONDS_LE, ended.with_values(waited / turns)),
     )
     times = scrape_times(records)
     for name, unit, text, bounds, observed in all_of_them:
@@ -178,9 +196,9 @@ def histograms(records: Records, lives: list[Incarnation], every: int) -> Iterat
 
 
 def _parents(records: Records, ended: HistogramEvents) -> HistogramEvents:
-    """One request per group where its samples go to one instance (n = its size), else one per sample."""
+    """One request per group where its samples go to one instance (n = its size) and have one turn, else n = 1."""
     samples, groups = records.samples, records.groups
-    if records.scenario.fleet.group_placement != "together":
+    if records.scenario.fleet.group_placement != "together" or records.scenario.workload.turns.several:
         return ended.with_values(np.ones(len(samples)))
     by_time = ended.row[np.argsort(ended.time_s, kind="stable")]
     of_group = samples["group"][by_time]

@@ -1,7 +1,7 @@
 """What a simulated run holds in flight and queued and how long it stands idle, counted as a window of history shows it.
 
-Where pauses were seen in the window, `FleetView` leaves them out. A trial that is held against it must do the same:
-with a pause of 20 s in every minute, 207 samples are in flight outside pauses and 149 over all.
+Where pauses were seen in the window, `FleetView` leaves them out, and only there. A trial that is held against it must
+do the same: with a pause of 20 s in every minute, 207 samples are in flight outside pauses and 149 over all.
 """
 
 from __future__ import annotations
@@ -14,37 +14,29 @@ from fleetsim.engine.kernel.tables import G_FILTERED
 from fleetsim.sim.records import Records
 from fleetsim.sim.window import window_of
 
-# Points of time at which the requests in flight are counted.
-_POINTS = 400
+
+class InFlight(Struct, frozen=True):
+    """mean, peak: mean and 99th percentile of the requests that run or wait in instances. idle_share: of the instances
+    that are up, those that run none. queued: mean of the samples that wait for the trainer."""
+
+    mean: float
+    peak: float
+    idle_share: float
+    queued: float
 
 
-def in_flight(records: Records, *, in_pauses: bool = True) -> tuple[float, float]:
-    """Mean and 99th percentile of the samples on instances, at even times of the window after warm-up.
-
-    in_pauses: also at times at which a weight sync holds the fleet, and few samples may be in flight.
-    """
-    window = window_of(records)
-    samples = records.samples
-    sent = samples[samples["sent_s"] >= 0]
-    # one that waits in an engine is in flight as well; one that moved to another has been since it first ran
-    began = np.where(sent["start_s"] >= 0, np.minimum(sent["start_s"], sent["sent_s"]), sent["sent_s"])
-    group_left = records.groups["left_s"][sent["group"]]
-    ended = np.where(sent["finish_s"] >= 0, sent["finish_s"], np.where(group_left >= 0, group_left, np.inf))
-    times = np.linspace(window.start_s, window.end_s, _POINTS)
-    if not in_pauses and records.scenario.sync.scope == "global":  # no weight sync holds the whole fleet
-        begun, ended_ = (np.sort(records.syncs[name]) for name in ("pause_start_s", "end_s"))
-        free = np.searchsorted(begun, times, side="right") == np.searchsorted(ended_, times, side="right")
-        times = times[free] if free.any() else times
-    count = np.searchsorted(np.sort(began), times, side="right") - np.searchsorted(np.sort(ended), times, side="right")
-    return float(count.mean()), float(np.percentile(count, 99))
-
-
-def idle_share(records: Records, *, in_pauses: bool) -> float:
-    """Of the time that instances are up (in_pauses: that they are held, too), the part without work."""
-    window = window_of(records)
-    busy, idle, paused = (window.total(f"{name}_s") for name in ("busy", "idle", "paused"))
-    up_s = busy + idle + (paused if in_pauses else 0.0)
-    return idle / up_s if up_s > 0 else 0.0
+def in_flight(records: Records, *, in_pauses: bool = True) -> InFlight:
+    """What the gauges of a scraped run show after warm-up. in_pauses: also at scrapes at which all that is up is held:
+    a window shows pauses as such only where one lasts about as long as its scrapes are apart."""
+    looks = records.scrapes.reshape(len(records.queue_scrapes), -1)
+    after = looks["time_s"][:, 0] >= window_of(records).start_s
+    looks, queued = looks[after], float(records.queue_scrapes["samples"][after].mean())
+    free = (looks["up"] & ~looks["paused"]).any(axis=1)
+    looks = looks[free] if free.any() and not in_pauses else looks
+    count = (looks["running"] + looks["waiting"]).sum(axis=1)
+    idle = (looks["running"] == 0)[looks["up"]]
+    share = float(idle.mean()) if idle.size else 0.0
+    return InFlight(float(count.mean()), float(np.percentile(count, 99)), share, queued)
 
 
 class GroupQueue(Struct, frozen=True):

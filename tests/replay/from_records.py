@@ -91,7 +91,7 @@ def observed_of(records: Records, history: History, *, trainer: bool = True) -> 
     up_s = sum(window.total(f"{name}_s") for name in ("busy", "paused", "idle"))
     views = tuple(_view(history, i) for i in range(len(history.instances)))
     depth = _queue(records)
-    mean, peak = in_flight(records)
+    held = in_flight(records, in_pauses=_pauses(records) is None)
     limits = records.engine[1]
     counts = np.isfinite(history.values["generation_tokens"]).sum(axis=0)
     hits = window.total("hit_tokens")
@@ -114,11 +114,11 @@ def observed_of(records: Records, history: History, *, trainer: bool = True) -> 
         tok_s_cv=0.0,
         running=float(np.nanmean(np.nansum(history.values["running"], axis=0))),
         waiting=float(np.nanmean(np.nansum(history.values["waiting"], axis=0))),
-        in_flight_mean=mean,
-        in_flight_peak=peak,
+        in_flight_mean=held.mean,
+        in_flight_peak=held.peak,
         kv_use=None,
         kv_use_peak=float(np.nanpercentile(history.values["kv_use"], 99)),
-        idle_share=window.total("idle_s") / up_s,
+        idle_share=held.idle_share,
         preemptions_per_s=window.total("preemptions") / span,
         prefix_hit=hits / queries if queries else None,
         finished_s=len(finished) / span,

@@ -137,6 +137,10 @@ def test_one_segmentation_tells_constant_rising_periodic_and_since_apart() -> No
     since = course_of(np.where(np.arange(STEPS) < 20, 40, 60) + noise)
     assert (since.kind, since.at) == ("since", 20)
     assert since.excess == pytest.approx(20, abs=1)
+    over = course_of(
+        np.where((np.arange(STEPS) >= 20) & (np.arange(STEPS) < 40), 60, 40) + noise
+    )  # a fault that is over
+    assert (over.at, over.usual) == (40, pytest.approx(40, abs=1))
     assert course_of(np.linspace(40, 80, STEPS) + noise).kind == "rising"
     spiked = course_of(40 + noise + np.where(np.arange(STEPS) % 10 == 9, 150, 0))
     assert (spiked.kind, spiked.every) == ("periodic", 10)

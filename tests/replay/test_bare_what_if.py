@@ -12,7 +12,7 @@ from fleetsim.engine.step_time import LinearStepTime
 from fleetsim.records import replace
 from fleetsim.replay.change.recommendation import extrapolated
 from fleetsim.replay.change.what_if import changed, what_if
-from fleetsim.replay.implied.admission import _may_be_spread
+from fleetsim.replay.implied.admission import _places
 from fleetsim.replay.implied.implied_scenario import Implied, implied
 from fleetsim.replay.implied.speed import Shape, Speed
 from fleetsim.replay.observe.lengths import expected_hits, places_when_spread
@@ -64,7 +64,7 @@ def test_hits_say_whether_siblings_are_kept_together(group: int, instances: int,
     seen = window(
         **{"fleet.prefix_hit": expected_hits(group, prompt, 16, places), "lengths.prompt_mean": float(prompt)}
     )
-    assert _may_be_spread(scenario, seen) == (not together)
+    assert _places(scenario, seen) == (({},) if together else ({"fleet.group_placement": "spread"},))
 
 
 @pytest.mark.parametrize(

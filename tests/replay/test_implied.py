@@ -240,7 +240,7 @@ def test_a_window_without_trainer_or_queue() -> None:
     assert observed.fleet is not None
     assert observed.fleet.in_flight_mean is not None
     # Of groups, those samples that are done wait for their last one: more are kept than are in flight.
-    running, _ = in_flight(simulate(found.scenario, engine=found.engine))
+    running = in_flight(simulate(found.scenario, engine=found.engine, scrape_every_s=1.0)).mean
     assert running == pytest.approx(observed.fleet.in_flight_mean, rel=0.1)
     (said,) = [line for line in found.assumed if line.startswith("admission")]
     assert "no trainer was read" in said

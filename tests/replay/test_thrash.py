@@ -16,10 +16,8 @@ from fleetsim.records import replace
 from fleetsim.replay.change.what_if import what_if
 from fleetsim.replay.implied.implied_scenario import Implied, implied
 from fleetsim.replay.observe.observe import observe
-from fleetsim.replay.window_view import in_flight
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.metrics import metrics_of
-from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from tests.replay.independent import Job, run
 
@@ -68,20 +66,3 @@ def test_so_it_is_for_a_fleet_that_fleetsim_did_not_simulate() -> None:
     assert gain_of(model) == pytest.approx(truth, abs=0.08)
     admission = model.scenario.admission
     assert (admission.law, admission.max_staleness) == ("version_window", job.staleness)
-
-
-@pytest.mark.parametrize("blocks", [2500, 12_000])
-def test_in_flight_is_what_engines_run_and_what_waits_in_them(blocks: int) -> None:
-    """The law is found by what is in flight: counted in a simulation as a window's gauges show it."""
-    records = simulate(thrashing(**{"engine.kv_blocks": blocks}), scrape_every_s=3.7)
-    mean, peak = in_flight(records)
-    seen = by_gauges(records)
-    assert mean == pytest.approx(float(seen.mean()), rel=0.05)
-    assert peak == pytest.approx(float(np.percentile(seen, 99)), rel=0.05)
-
-
-def by_gauges(records: Records) -> np.ndarray:
-    rows = records.scrapes
-    rows = rows[rows["time_s"] >= records.steps["start_s"][10]]
-    times, at = np.unique(rows["time_s"], return_inverse=True)
-    return np.bincount(at, weights=rows["running"] + rows["waiting"], minlength=len(times))

@@ -157,6 +157,16 @@ def test_no_scrape_sees_more_of_a_queue_than_a_healthy_run_is_said_to_show(gauge
         assert (fine.trainer[gauge][inside] > scraped_of(seldom).trainer[gauge][at[inside]]).any()
 
 
+def test_a_turn_is_a_request_as_engines_count_it() -> None:
+    """Else lengths that drift would be told of no agent: a threshold for whole samples is never reached by turns."""
+    run = simulate(with_changes(small(), {"run.steps": 20, "workload.turns.count": 4}), scrape_every_s=1.0)
+    seen, samples = scraped_of(run), run.samples
+    over = samples[(samples["finish_s"] >= 0) & (samples["finish_s"] < seen.times[-1])]
+    count, tokens = (seen.engines[f"output_tokens_{what}"][:, -1].sum() for what in ("count", "sum"))
+    assert 4 * len(over) <= count <= 1.1 * 4 * len(over)
+    assert tokens / count == pytest.approx(over["made"].mean() / 4, rel=0.03)
+
+
 PRESETS = ("verl-sync", "verl-fully-async", "nemo-rl-sc-in-order", "pipelinerl", "areal")
 
 

@@ -275,12 +275,16 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
             return
         if rose:
             why = f"generation rose, and the responses did not: fewer instances work, or they are slower; {why}"
-        cost = other
+        cost, least = other, BALANCE * other
+        if cause == "KV preemption":  # each computes a sample again, as a pass forward does; room for more may give all
+            again_s = scene.means["preemptions"] * (scene.each("logp_s") or FORWARD * scene.update_s)
+            why = f"{why}; computing them again takes about {plain(again_s)}, the rest is that fewer fit at once"
+            least = max(least, wait - again_s)
         if uneven:
             cost = min(other, EVEN * wait / unevenness(scene))
         if cause == "long tail":
             cost = cost if (given_back := tail_s(scene)) is None else max(0.0, wait - given_back)
-        costs = (cost, 0.5 * min(cost, other), max(cost, BALANCE * other))
+        costs = (cost, 0.5 * min(cost, other), max(cost, least))
     else:
         if not scene.rollout_binds:
             return

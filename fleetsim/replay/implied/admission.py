@@ -19,17 +19,17 @@ from fleetsim.engine.defaults import BLOCK_SIZE
 from fleetsim.errors import FleetsimError
 from fleetsim.policies.admission import laws_by_parameter
 from fleetsim.replay.observe.lengths import expected_hits, places_when_spread
-from fleetsim.replay.observe.observed import Observed, QueueView
+from fleetsim.replay.observe.observed import Observed, QueueView, value_of
 from fleetsim.replay.observe.trainer import grows
-from fleetsim.replay.window_view import GroupQueue, idle_share, in_flight
+from fleetsim.replay.window_view import InFlight, in_flight
 from fleetsim.sim.engines import Engine
 from fleetsim.sim.metrics import metrics_of
+from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.sim.threads import side_by_side
-from fleetsim.sim.window import window_of
 
-# Steps of a trial.
-_STEPS = 16
+# Steps of a trial, and times at which its engines are looked at.
+_STEPS, _LOOKS = 16, 400
 # Trials that a pool is fitted in, and batches that it holds at most.
 _POOL_ROUNDS, _MOST_AHEAD = 2, 16
 # Peak over mean in flight from which they are no steady pool.
@@ -81,7 +81,7 @@ def admission_like(
         return (one, "admission: one batch ahead; no requests in flight were read")
     group = scenario.workload.group_size
     if observed.trainer.step_s is None and not own:
-        pool = _pool(scenario, engine, fleet.in_flight_mean, in_pauses=observed.pauses is None)
+        pool = _pool(scenario, engine, observed, fleet.in_flight_mean)
         always = {"admission.law": "fixed_pool", "admission.pool_samples": pool}
         of = f" in groups of {group}" if group > 1 else ""
         mean, peak = fleet.in_flight_mean, fleet.in_flight_peak
@@ -92,24 +92,20 @@ def admission_like(
     growing = grows(observed, scenario.trainer.batch_samples) is not None
     every = _candidates(scenario, fleet.in_flight_mean, fleet.in_flight_peak, observed.queue, growing)
     tried = _with_facts(every, facts, scenario)
-    if "fleet.group_placement" not in facts and _may_be_spread(scenario, observed):
-        tried = [{**law, **place} for law in tried for place in _PLACES]  # a law that is near with the wrong is wrong
-    found = side_by_side(lambda changes: _distance(scenario, engine, observed, changes), tried)
-    order = _by_distance(tried, found)
-    steps = max(_STEPS, min(_LONG_STEPS, most_steps(scenario)))
+    if "fleet.group_placement" not in facts:
+        tried = [{**law, **place} for law in tried for place in _places(scenario, observed)]
 
-    def nearest(laws: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], float]:
+    def nearest(laws: Sequence[Mapping[str, Any]], steps: int) -> list[tuple[Mapping[str, Any], float]]:
         each = side_by_side(lambda changes: _distance(scenario, engine, observed, changes, steps), laws)
-        near = _by_distance(laws, each)[0]
-        return laws[near], each[near]
+        return [(laws[i], each[i]) for i in _by_distance(laws, each)]
 
-    law, off = nearest([tried[i] for i in order[:_FINALISTS]])
-    count = len(tried)
+    steps = max(_STEPS, min(_LONG_STEPS, most_steps(scenario)))
+    law, off = nearest([law for law, _ in nearest(tried, _STEPS)[:_FINALISTS]], steps)[0]
     if free := [{**law, **more} for more in _VARIANTS if not set(more) & set(facts)]:
-        variant, nearer = nearest(free)
+        variant, nearer = nearest(free, steps)[0]
         if nearer < off * _CLEARLY:
             law, off = variant, nearer
-    text = f"admission: {_words(law)}, of {count} laws the nearest to the requests in flight and queued"
+    text = f"admission: {_words(law)}, of {len(tried)} laws the nearest to the requests in flight and queued"
     return (law, f"{text} ({units.share(off, 0)} off)")
 
 
@@ -145,31 +141,33 @@ def _by_distance(laws: Sequence[Mapping[str, Any]], found: Sequence[float]) -> l
     return sorted(range(len(laws)), key=key)
 
 
-def _may_be_spread(scenario: Scenario, observed: Observed) -> bool:
-    """Whether the hits in the prefix caches leave it open that a router spreads the samples of a group."""
+def _places(scenario: Scenario, observed: Observed) -> Sequence[Mapping[str, Any]]:
+    """Whether a router keeps the samples of a group together or spreads them, as the hits in the prefix caches tell;
+    both where they tell nothing, for a law that is near with the wrong one is wrong."""
     fleet, lengths, group = observed.fleet, observed.lengths, scenario.workload.group_size
-    if fleet is None or fleet.prefix_hit is None or lengths is None or not lengths.prompt_mean or group < 2:
-        return group > 1
+    if group < 2:
+        return _PLACES[:1]
+    if fleet is None or fleet.prefix_hit is None or lengths is None or not lengths.prompt_mean:
+        return _PLACES
     block = observed.block_size or BLOCK_SIZE.get(observed.engine or "vllm", 16)
     places = places_when_spread(group, scenario.fleet.instances)
     together, spread = (expected_hits(group, lengths.prompt_mean, block, d) for d in (1.0, places))
-    return fleet.prefix_hit < 0.5 * (together + spread)
+    return _PLACES[1:] if fleet.prefix_hit < 0.5 * (together + spread) else _PLACES[:1]
 
 
-def _pool(scenario: Scenario, engine: Engine | None, in_flight_mean: float, *, in_pauses: bool) -> int:
+def _pool(scenario: Scenario, engine: Engine | None, observed: Observed, in_flight_mean: float) -> int:
     """Samples that a client keeps, for so many of them to be in flight on average: those of a group that are done wait
-    for its last one, and are the client's as long. in_pauses: whether the mean counts pauses too."""
+    for its last one, and are the client's as long."""
     group = scenario.workload.group_size
     most = scenario.trainer.batch_samples * _MOST_AHEAD
     pool = max(1, round(in_flight_mean / group)) * group
     for _ in range(_POOL_ROUNDS if group > 1 else 0):
-        changes = {"admission.law": "fixed_pool", "admission.pool_samples": pool, "run.steps": _STEPS}
         try:
-            records = simulate(with_changes(scenario, changes), engine=engine)
-            mean, _peak = in_flight(records, in_pauses=in_pauses)
+            law = {"admission.law": "fixed_pool", "admission.pool_samples": pool}
+            held = _tried(scenario, engine, observed, law, _STEPS)[1]
         except FleetsimError:
             break
-        pool = min(max(1, round(pool * in_flight_mean / max(mean, 1.0) / group)) * group, max(most, pool))
+        pool = min(max(1, round(pool * in_flight_mean / max(held.mean, 1.0) / group)) * group, max(most, pool))
     return pool
 
 
@@ -226,31 +224,42 @@ def _droppers(
 
 
 def _distance(
-    scenario: Scenario, engine: Engine | None, observed: Observed, changes: Mapping[str, Any], steps: int = _STEPS
+    scenario: Scenario, engine: Engine | None, observed: Observed, changes: Mapping[str, Any], steps: int
 ) -> float:
     try:
-        trial = with_changes(scenario, {**changes, "run.steps": steps})
-        records = simulate(trial, engine=engine)
+        records, held = _tried(scenario, engine, observed, changes, steps)
     except FleetsimError:
         return float("inf")
     fleet, metrics = observed.fleet, metrics_of(records)
-    assert fleet is not None  # `admission_like` has looked
-    assert fleet.in_flight_mean
-    assert fleet.in_flight_peak
-    mean, peak = in_flight(records, in_pauses=observed.pauses is None)
+    assert fleet is not None and fleet.in_flight_mean and fleet.in_flight_peak  # noqa: PT018 - `admission_like` looked
     batch = scenario.trainer.batch_samples
-    off = [mean / fleet.in_flight_mean - 1.0, peak / fleet.in_flight_peak - 1.0]
+    # A mean over scrapes is off by chance, which is no distance; what is counted is not.
+    looks = max(1.0, observed.span_s / observed.step_s)
+    chance = float(np.sqrt((fleet.in_flight_scatter or 0.0) / (fleet.in_flight_mean * looks)))
+    off = [max(0.0, abs(held.mean / fleet.in_flight_mean - 1.0) - chance), held.peak / fleet.in_flight_peak - 1.0]
     if observed.queue.depth is not None and grows(observed, batch) is None:  # what grows has no level
-        window = window_of(records)
-        depth = GroupQueue.of(records, window.start_s).mean(0.0, window.span_s)
-        off.append((depth - observed.queue.depth) / batch)
+        off.append((held.queued - observed.queue.depth) / batch)
     if fleet.idle_share is not None:
-        off.append(idle_share(records, in_pauses=observed.pauses is None) - fleet.idle_share)
+        chance = float(np.sqrt(fleet.idle_share * (1.0 - fleet.idle_share) / looks))
+        off.append(max(0.0, abs(held.idle_share - fleet.idle_share) - chance))
     if fleet.tok_s:
         off.append(float(metrics["generated_tok_s"]) / fleet.tok_s - 1.0)
     if observed.queue.generated_per_trained is not None:
         off.append(float(metrics["tokens_per_trained_token"]) / observed.queue.generated_per_trained - 1.0)
     return float(np.sqrt(np.mean(np.square(off))))
+
+
+def _tried(
+    scenario: Scenario, engine: Engine | None, observed: Observed, changes: Mapping[str, Any], steps: int
+) -> tuple[Records, InFlight]:
+    """A run under a law, and what its gauges show where those of the window do."""
+    fleet, step = observed.fleet, value_of(observed.trainer.step_s)
+    if step is None and fleet is not None and fleet.finished_s:
+        step = scenario.trainer.batch_samples / fleet.finished_s
+    every = (step or observed.step_s) * steps / _LOOKS
+    trial = with_changes(scenario, {**changes, "run.steps": steps})
+    records = simulate(trial, engine=engine, scrape_every_s=every)
+    return records, in_flight(records, in_pauses=observed.pauses is None or not observed.pauses.each)
 
 
 def _words(changes: Mapping[str, Any]) -> str:

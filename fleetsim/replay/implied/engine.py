@@ -9,6 +9,7 @@ trainer that hardly waits shows nothing of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal
@@ -27,6 +28,7 @@ from fleetsim.engine.transport import sync_times
 from fleetsim.errors import FleetsimError
 from fleetsim.history.history import History
 from fleetsim.job.derived_values import SLOWDOWN, slower
+from fleetsim.job.nameplate import context_in_flight, mean_prompt_tokens
 from fleetsim.job.scalar import nearest, powers, search, shared
 from fleetsim.replay.implied.scenario_draft import ScenarioDraft
 from fleetsim.replay.implied.speed import Speed, speed_of
@@ -241,7 +243,11 @@ def take_engine(draft: ScenarioDraft, observed: Observed, history: History) -> t
     likely = _likely(scenario, observed) if own is None else None
     if likely is not None and observed.model != scenario.engine.model:
         draft.take("engine.model", observed.model, "by its metrics")
-    speed = speed_of(history, observed, roofline, known_kv, pause, likely)
+    reads = (0.0, 0.0)
+    if observed.lengths is not None:  # of whole samples all hits are siblings'
+        most = context_in_flight(scenario) if scenario.workload.turns.several else math.inf
+        reads = mean_prompt_tokens(scenario), most
+    speed = speed_of(history, observed, roofline, known_kv, pause, likely, reads)
     if speed is None:
         if own is not None:
             draft.assumed.append(f"engine speed: {own[0].source}; the window shows too little to fit it")

@@ -111,16 +111,17 @@ def speed_of(
     kv_tokens: float | None = None,
     unseen_pause_s: float | None = None,
     likely: StepTime | None = None,
+    reads: tuple[float, float] = (0.0, 0.0),
 ) -> Speed | None:
     """The engine speed that a window shows; None where too little of it was read.
 
     roofline: of the GPU and model, where they are known. kv_tokens: KV capacity of an instance, where the history does
     not export it. unseen_pause_s: of a weight sync, for pauses too short to be seen between two scrapes. likely: a
-    roofline of the model on a GPU that nobody named.
+    roofline of the model on a GPU that nobody named. reads: as of `seen_of`.
     """
     if observed.kv_blocks is not None and observed.block_size is not None:
         kv_tokens = float(observed.kv_blocks * observed.block_size)
-    seen = seen_of(history, observed, kv_tokens, unseen_pause_s)
+    seen = seen_of(history, observed, kv_tokens, unseen_pause_s, reads)
     if seen is None:
         return None
     middle = 0.5 * (history.start_s + history.end_s)

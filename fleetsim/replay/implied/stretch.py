@@ -159,13 +159,19 @@ _SURE_SCRAPES = 0.75
 
 
 def seen_of(
-    history: History, observed: Observed, kv_tokens: float | None, unseen_pause_s: float | None = None
+    history: History,
+    observed: Observed,
+    kv_tokens: float | None,
+    unseen_pause_s: float | None,
+    reads: tuple[float, float],
 ) -> Stretch | None:
     """The load of a window; None where running or generated tokens were not read.
 
     kv_tokens: an instance's KV capacity. unseen_pause_s: seconds of a weight sync's pause where none was long enough to
-    be seen: it is taken off the requests' seconds wherever the trainer's counters say that a sync was. kv_use counts a
-    shared prompt once, decodes read it once each: K = what is in use + running x prompt x hit ratio.
+    be seen: it is taken off the requests' seconds wherever the trainer's counters say that a sync was. reads: mean of
+    a sample's first prompt, and of all that a decode reads (inf: of no say). kv_use counts a prompt once
+    where it is shared, decodes read it once each: they share what of their reads is not in use, and no more than they
+    found in the cache.
     """
     values = history.values
     if "generation_tokens" not in values or "running" not in values or len(history.times) < 3:
@@ -182,13 +188,13 @@ def seen_of(
         broken |= synced
         lower = np.minimum(values["running"][:, :-1], values["running"][:, 1:])
         unseen = np.where(synced, np.nan_to_num(lower) * unseen_pause_s, 0.0)
-    running = np.where(paused, np.nan, values["running"])
+    running, generated = np.where(paused, np.nan, values["running"]), _growth(values["generation_tokens"])
     kv = np.full(running.shape, np.nan)
     if kv_tokens is not None and "kv_use" in values:
         hit = observed.fleet.prefix_hit if observed.fleet is not None else None
-        prompt = None if observed.lengths is None else observed.lengths.prompt_mean
-        kv = values["kv_use"] * kv_tokens + values["running"] * (hit or 0.0) * (prompt or 0.0)
-    generated = _growth(values["generation_tokens"])
+        kv = values["kv_use"] * kv_tokens
+        shared = min((hit or 0.0) * reads[0], max(0.0, reads[1] - _held_each(kv, running, generated)))
+        kv = kv + values["running"] * shared
     nothing = np.zeros(generated.shape)
     prompts = np.nan_to_num(_growth(values["prompt_tokens"])) if "prompt_tokens" in values else nothing
     hits = np.nan_to_num(_growth(values["prefix_hits"])) if "prefix_hits" in values else nothing
@@ -206,6 +212,14 @@ def seen_of(
         history.times, running, np.nan_to_num(kv), generated, prefilled, unseen, rows, pace,
         times, seconds, tokens, count, int((thrown > 0).sum()),
     )  # fmt: skip
+
+
+def _held_each(kv: Floats, running: Floats, generated: Floats) -> float:
+    """Tokens in the cache of a decode: mean over iterations."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        held = generated * (kv[:, 1:] + kv[:, :-1]) / (running[:, 1:] + running[:, :-1])
+    known = np.isfinite(held)
+    return float(held[known].sum() / max(1.0, generated[known].sum()))
 
 
 def _synced(history: History) -> Mask:

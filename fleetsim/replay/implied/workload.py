@@ -185,15 +185,17 @@ CAP = f"{OUTPUT}.max"
 # The base scenario's own value stays where the window is this near to it: the window's is the noisier one.
 NEAR = 0.02
 _LEAST_INFERRED_GROUP = 1.5
+# Of the requests: where more are aborted, a sample may be several requests because it goes on after a weight sync.
+_ABORTED = 0.1
 
 
 def take_workload(draft: ScenarioDraft, observed: Observed) -> None:
     """Lengths of responses and prompts, and samples per prompt."""
     lengths, start = observed.lengths, draft.start
-    turns = start.workload.turns.about if draft.from_base or draft.set_by_user("workload.turns") else 1
+    turns = _turns(draft, observed)
     if lengths is not None and turns == 1:
         _output(draft, observed, lengths)
-    elif lengths is not None:
+    elif lengths is not None and "workload.turns.count" not in draft.changes:
         draft.assumed.append(f"workload.output_tokens: of {start.name}; a request is one of {turns} turns")
     elif observed.trainer.batch_tokens is not None and observed.trainer.batch_samples is not None:
         mean = observed.trainer.batch_tokens.value / observed.trainer.batch_samples.value
@@ -203,14 +205,36 @@ def take_workload(draft: ScenarioDraft, observed: Observed) -> None:
             draft.assume("workload.output_tokens", law_of, f"lognormal, cv 1, with the trained mean of {mean:,.0f}")
     else:
         draft.assumed.append("workload.output_tokens: no lengths were read")
-    if lengths is not None and lengths.prompt_mean is not None and turns == 1:
+    if (
+        lengths is not None
+        and lengths.prompt_mean is not None
+        and (turns == 1 or "workload.turns.count" in draft.changes)
+    ):
         said = mean_prompt_tokens(start)
-        if not (draft.from_base and abs(lengths.prompt_mean / said - 1.0) <= NEAR):
-            at_least = start.workload.shared_prefix_tokens
-            prompt = max(1, at_least, round(lengths.prompt_mean))
-            text = f"mean {lengths.prompt_mean:,.0f}"
-            draft.take("workload.prompt_tokens", prompt, text, against=(lengths.prompt_mean, said))
-    _group(draft, None if lengths is None else lengths.group_size)
+        first = lengths.prompt_mean - 0.5 * (turns - 1) * lengths.mean  # a later turn's has the turns before it as well
+        if not (draft.from_base and abs(first / said - 1.0) <= NEAR):
+            prompt = max(1, start.workload.shared_prefix_tokens, round(first))
+            draft.take("workload.prompt_tokens", prompt, f"mean {first:,.0f}", against=(first, said))
+    group = None if lengths is None else lengths.group_size
+    _group(draft, None if group is not None and turns > 1 and group.source == "inferred" else group)
+
+
+def _turns(draft: ScenarioDraft, observed: Observed) -> float:
+    """Requests of a sample: as said, else as many as make the tokens that the trainer trains of one."""
+    lengths, t = observed.lengths, observed.trainer
+    if draft.from_base or draft.set_by_user("workload.turns"):
+        return draft.start.workload.turns.about
+    if lengths is None or lengths.law is not None or t.batch_tokens is None or t.batch_samples is None:
+        return 1
+    if "inferred" in (t.batch_tokens.source, t.batch_samples.source):  # what was thrown away is in it
+        return 1
+    trained = t.batch_tokens.value / t.batch_samples.value
+    turns, aborted = round(trained / lengths.mean), 0.0 if observed.fleet is None else observed.fleet.aborted_share
+    if turns < 2 or (aborted or 0.0) > _ABORTED:
+        return 1
+    text = f"{turns}; {trained:,.0f} tokens of a sample are trained, and a request makes {lengths.mean:,.0f}"
+    draft.assume("workload.turns.count", turns, text)
+    return turns
 
 
 def _output(draft: ScenarioDraft, observed: Observed, lengths: LengthHistogram) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fleetsim.distributions import binomial_above, student_quantile
 from fleetsim.history.counters import MAX_HOLE_S
 from fleetsim.history.history import Floats
+from fleetsim.records import replace
 
 Mask = NDArray[np.bool_]
 
@@ -156,6 +157,9 @@ def course_of(values: Floats, *, again: bool = False) -> PhaseCourse:
     was, now = float(before.mean()), float(after.mean())
     error = float(np.sqrt(before.var() / len(before) + after.var() / len(after)))
     if best == 1 and abs(now - was) > max(errors * error, BY * max(abs(was), abs(now))):
+        later = course_of(np.where(np.arange(len(values)) < rows[place], np.nan, values), again=again)
+        if later.excess * (now - was) < 0.0:  # it is over
+            return replace(later, mean=mean)
         return PhaseCourse("since", mean, now, float(after.std()), was, int(rows[place]), every)
     first, last, spread = float(fitted[0]), float(fitted[-1]), float(np.sqrt(line / len(y)))
     error = float(np.sqrt(12.0 * line / (len(y) - 2) / len(y)))  # of what a line through so many rows rises by
