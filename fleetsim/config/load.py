@@ -17,7 +17,7 @@ from fleetsim.config.problems import of_another_kind, problems_of, wrong_places
 from fleetsim.config.rules import broken_rules
 from fleetsim.config.scenario import Scenario, whole_engines
 from fleetsim.config.sections import FollowConfig, followed
-from fleetsim.config.tree import Node, Place, is_touched, long_path, tree_of, unknown_path, written_out
+from fleetsim.config.tree import Node, Place, field_at, is_touched, long_path, tree_of, unknown_path, written_out
 from fleetsim.config.workload import Empirical
 from fleetsim.config.yaml_text import MAX_BYTES, from_yaml, to_yaml
 from fleetsim.errors import InputError, Problem
@@ -117,7 +117,7 @@ def _put(target: dict[str, Any], path: str, value: Any) -> Problem | None:
         node = node.below(key) or Node()
         below = here.get(key)
         if node.laws:
-            below = _law_to_change(below, above[: depth + 1])
+            below = _law_to_change(below, above[: depth + 1], node.laws)
         if below is None:
             below = {}
         if not isinstance(below, Mapping):
@@ -136,16 +136,13 @@ def _put(target: dict[str, Any], path: str, value: Any) -> Problem | None:
     return None
 
 
-def _law_to_change(given: Any, path: Sequence[str]) -> Any:
-    """A law as a mapping: a bare number written out; the default where none is given, so that its cap stays."""
-    if isinstance(given, (int, float)) and not isinstance(given, bool):
-        return {"kind": "constant", "value": given}
-    if given is not None:
-        return given
-    default: Any = Scenario()
-    for key in path:
-        default = getattr(default, key)
-    return default.model_dump(exclude_none=True)
+def _law_to_change(given: Any, path: Sequence[str], laws: Collection[str]) -> Any:
+    """A law as a mapping: a bare number written out, where that is one of the laws; where none is given its default, so
+    that its cap stays, if it has one."""
+    law = field_at(Scenario(), ".".join(path)) if given is None else given
+    if isinstance(law, (int, float)) and not isinstance(law, bool):
+        return {"kind": "constant", "value": law} if "constant" in laws else None
+    return law.model_dump(exclude_none=True) if isinstance(law, ConfigSection) else law
 
 
 def load_scenario(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Scenario:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetsim.config import env_overrides, scenario_from_mapping
+from fleetsim.config.tree import field_at
 from fleetsim.config.workload import ConstantTokens, Gamma, Lognormal
 from fleetsim.errors import InputError
 
@@ -50,6 +51,19 @@ def test_one_parameter_of_the_default_law_keeps_the_others() -> None:
     )
     written = {"workload": {"prompt_tokens": 100}}
     assert with_set("workload.prompt_tokens.value=200", raw=written).workload.prompt_tokens == ConstantTokens(value=200)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["workload.turns.count", "workload.turns.output_tokens", "evaluation.output_tokens", "evaluation.prompt_tokens",
+     *(f"stations.{who}.{what}_tokens" for who in ("judge", "teacher", "reference") for what in ("output", "prompt"))],
+)  # fmt: skip
+def test_one_parameter_of_a_law_without_a_default_begins_it(path: str) -> None:
+    both = {"FLEETSIM_" + path.upper().replace(".", "__") + "__MEAN": "150"}
+    law = field_at(with_set(*env_overrides(both), f"{path}.cv=0.5"), path)
+    assert law == Lognormal(mean=150.0, cv=0.5)
+    with pytest.raises(InputError, match=f"{path}: .*mean and cv"):
+        with_set(f"{path}.mean=150")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +110,8 @@ def test_environment() -> None:
 
 
 @given(st.text(max_size=40) | st.builds("{}={}".format, st.sampled_from(
-    ["fleet.instances", "workload.output_tokens.mean", "workload.turns", "run.events", "published.step_s", "name"]
+    ["fleet.instances", "workload.output_tokens.mean", "workload.turns", "run.events", "published.step_s", "name",
+     "workload.turns.output_tokens.mean", "stations.judge.output_tokens.cv", "workload.turns.count.mean"]
 ), st.text(max_size=20)))  # fmt: skip
 @settings(max_examples=200, deadline=None)
 def test_any_override_gives_a_scenario_or_an_input_error(override: str) -> None:
