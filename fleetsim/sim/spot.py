@@ -127,7 +127,8 @@ def _replace(job: RunState, i: int, found_s: float | None = None) -> Process:
     spot, fleet, env = job.scenario.fleet.spot, job.fleet, job.env
     job.reclaimed[i] = found = env.event()
     job.under_way += 1
-    noticed, empty = job.now, job.instance_empty(i)
+    row, noticed, empty = len(job.failures), job.now, job.instance_empty(i)
+    job.failures.append((i, noticed, math.inf))
     if spot.on_notice == "move":
         fleet.command(CMD_MOVE, i, job.now, -1)
     yield empty | env.timeout(spot.notice_s)
@@ -146,7 +147,7 @@ def _replace(job: RunState, i: int, found_s: float | None = None) -> Process:
             fleet.command(CMD_SWITCH_OFF, i, job.now)
     del job.reclaimed[i]
     job.under_way -= 1
-    job.failures.append((i, noticed, job.now))
+    job.failures[row] = (i, noticed, job.now)
 
 
 def _follow(job: RunState, rows: Sequence[int], trace: Trace) -> Process:
