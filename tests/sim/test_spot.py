@@ -13,8 +13,9 @@ from fleetsim.config.load import default_scenario, load_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, StuckError
+from fleetsim.forecast.totals import gpus_of
 from fleetsim.search.arrangements import colocated_sync, split
-from fleetsim.search.objective import usd_per_h
+from fleetsim.search.objective import price_per_s, usd_per_h
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
@@ -106,6 +107,45 @@ def test_a_machine_serves_for_its_share_of_the_time(together: float) -> None:
     error = served.std(ddof=1) / len(served) ** 0.5
     assert served.mean() == pytest.approx(3000.0 / 4200.0, abs=4 * error)
     assert error < 0.02
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "share"),
+    [
+        ("0,4\n300,0\n3000,0\n", 4, 400.0 / 3000.0),  # 300 s and the notice
+        ("0,4\n300,0\n3000,0\n", 8, 200.0 / 3000.0),
+        ("0,2\n1000,1\n1050,2\n1100,0\n2000,2\n3000,2\n", 2, 2200.0 / 3000.0),  # back within its notice
+        ("0,0\n1000,3\n2000,1\n3000,1\n", 3, (1000.0 * 3 + 1000.0 + 2 * 100.0 + 100.0) / 9000.0),
+    ],
+)
+def test_a_trace_s_machines_are_paid_for_while_they_can_be_had(
+    tmp_path: Path, text: str, count: int, share: float
+) -> None:
+    """Seconds by hand; and what runs are charged whose work lasts longer than any notice, or leaves at once."""
+    job = _job(share=1.0, trace=_trace(tmp_path, _HEAD + text), notice_s=100.0, start_s=40.0)
+    own = {"fleet.instances": count, "fleet.pools.own.instance_tok_s": 4000.0, "fleet.pools.own.weight": 1.0}
+    job = with_changes(job, {**own, "run.steps": 600, "engine.instance_tok_s": 50.0})
+    assert job.fleet.held_share(count) == pytest.approx(share)
+    moved = with_changes(job, {"fleet.spot.on_notice": "move"})
+    for of, shortest in ((job, 0.97), (moved, 0.999)):
+        last = simulate(of).steps[-1]
+        # A batch of 600 steps is no whole number of periods: one of them may be missing, or too many.
+        paid, whole = last["spot_s"] / count, of.fleet.held_share(count)
+        assert shortest * whole * (last["end_s"] - 3000.0) <= paid <= whole * (last["end_s"] + 3000.0)
+
+
+def test_a_machine_that_is_gone_before_it_has_started_never_serves(tmp_path: Path) -> None:
+    job = _job(trace=_trace(tmp_path, f"{_HEAD}0,2\n300,0\n3000,0\n"), start_s=400.0)
+    run = simulate(with_changes(job, {"run.steps": 200}))
+    assert metrics_of(run)["spot"] == {"serving": 0.0, "reclaims_per_h": 0.0, "worst_hour": pytest.approx(1.0)}
+
+
+def test_a_machine_that_a_trace_never_has_costs_nothing_and_counts(tmp_path: Path) -> None:
+    job = _job(share=1.0, trace=_trace(tmp_path, "time_s,instances\n0,4\n3000,4\n"))
+    assert usd_per_h(job, 6) == pytest.approx(usd_per_h(job, 4))
+    assert gpus_of(with_changes(job, {"fleet.instances": 6})) == gpus_of(job)
+    prices = [price_per_s(job, n) for n in (3, 4, 5)]
+    assert prices[2] - prices[1] == pytest.approx(prices[1] - prices[0])
 
 
 def test_reclaims_that_go_together_are_rarer_and_deeper() -> None:
