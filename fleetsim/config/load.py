@@ -32,6 +32,9 @@ _PAIRS = {"mean": ("median", "p99"), "cv": ("median", "p99"), "median": ("mean",
 # What is accepted of drafts is said in one way, so that a last word takes the others back as well.
 _ACCEPTANCE = ("acceptance", "acceptance_length", "curve")
 
+# Keys of values that are files, in laws of lengths and for spot machines.
+_FILES = ("file", "trace")
+
 
 def parse_override(text: str) -> tuple[str, Any]:
     """`fleet.instances=12` -> ("fleet.instances", 12); the value is a YAML scalar or flow value.
@@ -79,7 +82,7 @@ def with_overrides(raw: Mapping[str, Any], overrides: Sequence[str]) -> dict[str
     changes, problems = parsed_overrides(overrides)
     result: dict[str, Any] = dict(raw)
     for path, value in changes:
-        problem = _put(result, path, value)
+        problem = _put(result, path, _with_whole_paths(path, value))
         if problem is not None:
             problems.append(problem)
     if problems:
@@ -107,6 +110,14 @@ def env_overrides(environ: Mapping[str, str]) -> tuple[str, ...]:
     if problems:
         raise InputError(problems)
     return tuple(overrides)
+
+
+def _with_whole_paths(path: str, value: Any) -> Any:
+    """A value that somebody typed: a file in it lies in the working directory, not beside the scenario."""
+    if isinstance(value, Mapping):
+        return {key: _with_whole_paths(f"{path}.{key}", below) for key, below in value.items()}
+    is_file = isinstance(value, str) and value and path.rpartition(".")[2] in _FILES
+    return os.path.abspath(value) if is_file else value
 
 
 def _put(target: dict[str, Any], path: str, value: Any) -> Problem | None:
@@ -338,7 +349,8 @@ def _missing_files(scenario: Scenario) -> Iterator[Problem]:
     }
     for path, law in laws.items():
         if isinstance(law, Empirical) and ("\0" in law.file or not os.path.isfile(law.file)):
-            yield Problem(f"{path}.file", law.file, "no such file", "the path is relative to the scenario file")
+            beside = "a path in a scenario begins at its folder, one that is typed where you are"
+            yield Problem(f"{path}.file", law.file, "no such file", beside)
 
 
 def _short(value: Any) -> Any:

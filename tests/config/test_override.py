@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.config import env_overrides, scenario_from_mapping
+from fleetsim.config import env_overrides, load_scenario, scenario_from_mapping
 from fleetsim.config.tree import field_at
-from fleetsim.config.workload import ConstantTokens, Gamma, Lognormal
+from fleetsim.config.workload import ConstantTokens, Empirical, Gamma, Lognormal
 from fleetsim.errors import InputError
 
 
@@ -51,6 +52,26 @@ def test_one_parameter_of_the_default_law_keeps_the_others() -> None:
     )
     written = {"workload": {"prompt_tokens": 100}}
     assert with_set("workload.prompt_tokens.value=200", raw=written).workload.prompt_tokens == ConstantTokens(value=200)
+
+
+@pytest.mark.parametrize("typed", ["{0}.file=lengths.csv", "{0}={{file: lengths.csv, column: n}}", ""])
+def test_a_file_that_is_typed_lies_in_the_working_directory(
+    typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that a scenario names lies beside the scenario, whatever is typed of others."""
+    for folder in ("jobs", "here"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "lengths.csv").write_text("n\n1\n2\n")
+    law = "{file: lengths.csv, column: n}"
+    (tmp_path / "jobs" / "job.yaml").write_text(f"workload: {{output_tokens: {law}, prompt_tokens: {law}}}\n")
+    monkeypatch.chdir(tmp_path / "here")
+    sets = [typed.format("workload.output_tokens")] if typed else []
+    s = load_scenario(tmp_path / "jobs" / "job.yaml", [*sets, "fleet.spot.trace=spot.csv"])
+    assert isinstance(s.workload.output_tokens, Empirical)
+    assert isinstance(s.workload.prompt_tokens, Empirical)
+    assert Path(s.workload.output_tokens.file).parent == tmp_path / ("here" if typed else "jobs")
+    assert Path(s.workload.prompt_tokens.file).parent == tmp_path / "jobs"
+    assert s.fleet.spot.trace == str(tmp_path / "here" / "spot.csv")
 
 
 @pytest.mark.parametrize(
