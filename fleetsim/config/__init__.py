@@ -2,7 +2,7 @@
 
 - A scenario: `load` leads and takes --set and variables, `yaml_text` reads, `scenario` says what a whole one asks.
 - Its keys: `sections` (all of them, and the small ones), then the larger sections: `workload`, `stations`, `engine`,
-  `speculation`, `pools` (fleet and trainer), `exchange` (what passes between them: samples and weights).
+  `speculation`, `pools` (fleet and trainer), `spot_trace`, `exchange` (what passes between them: samples and weights).
 - What fits together: `rules`, and `law_numbers` for policies.
 - Errors: `tree` (did you mean, short forms of keys), `problems` (pydantic's, in plain words).
 - A profile: `engine_profile` is its schema, finds and seals it. `data_files`: what is shipped, and how any file is read

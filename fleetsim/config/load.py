@@ -18,7 +18,7 @@ from fleetsim.config.problems import of_another_kind, problems_of, wrong_places
 from fleetsim.config.rules import broken_rules
 from fleetsim.config.scenario import Scenario, whole_engines
 from fleetsim.config.sections import FollowConfig, followed
-from fleetsim.config.tree import Node, Place, is_touched, long_path, tree_of, unknown_path, written_out
+from fleetsim.config.tree import Node, Place, field_at, is_touched, long_path, tree_of, unknown_path, written_out
 from fleetsim.config.workload import Empirical
 from fleetsim.config.yaml_text import MAX_BYTES, from_yaml, to_yaml
 from fleetsim.errors import InputError, Problem
@@ -32,6 +32,9 @@ _PAIRS = {"mean": ("median", "p99"), "cv": ("median", "p99"), "median": ("mean",
 
 # What is accepted of drafts is said in one way, so that a last word takes the others back as well.
 _ACCEPTANCE = ("acceptance", "acceptance_length", "curve")
+
+# Keys of values that are files, in laws of lengths and for spot machines.
+_FILES = ("file", "trace")
 
 
 def parse_override(text: str) -> tuple[str, Any]:
@@ -80,7 +83,7 @@ def with_overrides(raw: Mapping[str, Any], overrides: Sequence[str]) -> dict[str
     changes, problems = parsed_overrides(overrides)
     result: dict[str, Any] = dict(raw)
     for path, value in changes:
-        problem = _put(result, path, value)
+        problem = _put(result, path, _with_whole_paths(path, value))
         if problem is not None:
             problems.append(problem)
     if problems:
@@ -110,6 +113,14 @@ def env_overrides(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(overrides)
 
 
+def _with_whole_paths(path: str, value: Any) -> Any:
+    """A value that somebody typed: a file in it lies in the working directory, not beside the scenario."""
+    if isinstance(value, Mapping):
+        return {key: _with_whole_paths(f"{path}.{key}", below) for key, below in value.items()}
+    is_file = isinstance(value, str) and value and path.rpartition(".")[2] in _FILES
+    return os.path.abspath(value) if is_file else value
+
+
 def _put(target: dict[str, Any], path: str, value: Any) -> Problem | None:
     """Set one value in a nested mapping, copying every mapping on the way; the target itself is changed."""
     *above, last = path.split(".")
@@ -118,7 +129,7 @@ def _put(target: dict[str, Any], path: str, value: Any) -> Problem | None:
         node = node.below(key) or Node()
         below = here.get(key)
         if node.laws:
-            below = _law_to_change(below, above[: depth + 1])
+            below = _law_to_change(below, above[: depth + 1], node.laws)
         if below is None:
             below = {}
         if not isinstance(below, Mapping):
@@ -137,16 +148,13 @@ def _put(target: dict[str, Any], path: str, value: Any) -> Problem | None:
     return None
 
 
-def _law_to_change(given: Any, path: Sequence[str]) -> Any:
-    """A law as a mapping: a bare number written out; the default where none is given, so that its cap stays."""
-    if isinstance(given, (int, float)) and not isinstance(given, bool):
-        return {"kind": "constant", "value": given}
-    if given is not None:
-        return given
-    default: Any = Scenario()
-    for key in path:
-        default = getattr(default, key)
-    return default.model_dump(exclude_none=True)
+def _law_to_change(given: Any, path: Sequence[str], laws: Collection[str]) -> Any:
+    """A law as a mapping: a bare number written out, where that is one of the laws; where none is given its default, so
+    that its cap stays, if it has one."""
+    law = field_at(Scenario(), ".".join(path)) if given is None else given
+    if isinstance(law, (int, float)) and not isinstance(law, bool):
+        return {"kind": "constant", "value": law} if "constant" in laws else None
+    return law.model_dump(exclude_none=True) if isinstance(law, ConfigSection) else law
 
 
 def load_scenario(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Scenario:
@@ -344,7 +352,8 @@ def _missing_files(scenario: Scenario) -> Iterator[Problem]:
     }
     for path, law in laws.items():
         if isinstance(law, Empirical) and ("\0" in law.file or not os.path.isfile(law.file)):
-            yield Problem(f"{path}.file", law.file, "no such file", "the path is relative to the scenario file")
+            beside = "a path in a scenario begins at its folder, one that is typed where you are"
+            yield Problem(f"{path}.file", law.file, "no such file", beside)
 
 
 def _short(value: Any) -> Any:

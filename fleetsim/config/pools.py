@@ -22,6 +22,7 @@ from fleetsim.config.base import (
     unsaid,
     wrong,
 )
+from fleetsim.config.spot_trace import most_machines, paid_share
 
 # --- The `fleet` section: how many instances, how samples reach them, and what goes wrong with them.
 
@@ -70,10 +71,15 @@ class SpotConfig(ConfigSection):
         """How many of so many instances are on spot machines."""
         return round(self.share * instances)
 
-    @property
-    def held_share(self) -> float:
-        """The part of the time in which a spot machine is paid for, in the long run of the laws."""
-        paid = self.mean_life_s + self.notice_s + self.start_s
+    def held_share(self, count: int) -> float:
+        """The part of the time in which one of so many spot machines is paid for, in the long run of laws or trace.
+
+        Raises InputError for a trace that is none.
+        """
+        notice_s = self.notice_s if self.on_notice == "finish" else 0.0  # a machine whose work moves is empty at once
+        if self.trace is not None:
+            return paid_share(self.trace, max(1, count), notice_s)
+        paid = self.mean_life_s + notice_s + self.start_s
         return paid / (paid + self.mean_absence_s)
 
 
@@ -204,7 +210,19 @@ class FleetConfig(ConfigSection):
     @property
     def all_on_spot(self) -> int:
         """How many of all makes are."""
-        return self.on_spot + sum(pool.instances for pool in self.pools.values() if pool.on_spot)
+        return self._all_on_spot(self.instances)
+
+    def _all_on_spot(self, instances: int) -> int:
+        return self.spot.of(instances) + sum(pool.instances for pool in self.pools.values() if pool.on_spot)
+
+    def held_share(self, instances: int) -> float:
+        """`SpotConfig.held_share` where the first make has so many instances."""
+        return self.spot.held_share(self._all_on_spot(instances))
+
+    def never_had(self, instances: int) -> int:
+        """Of these spot machines, those that the trace never has."""
+        trace = self.spot.trace
+        return max(0, self._all_on_spot(instances) - most_machines(trace)) if trace is not None else 0
 
 
 # --- The `trainer` section: what one optimizer step costs.

@@ -207,7 +207,7 @@ def totals_of(course: RunCourse, ranges: MetricRanges | None, interval: SaveInte
 def gpus_of(scenario: Scenario) -> float:
     """GPUs that a run is paid for, those of judges too; those that both sides share once, spot machines while held."""
     fleet, trainer = scenario.fleet, scenario.trainer.gpus
-    rollout = (fleet.instances - fleet.on_spot * (1.0 - fleet.spot.held_share)) * scenario.engine.gpus
+    rollout = (fleet.instances - fleet.on_spot * (1.0 - fleet.held_share(fleet.instances))) * scenario.engine.gpus
     others = beside_gpus(scenario) + pools_paid(scenario)[0]
     return (max(rollout, trainer) if takes_turns(scenario) else rollout + trainer) + others
 

@@ -315,7 +315,7 @@ def losses_line(estimates: Mapping[str, Estimate], scenario: Scenario) -> str | 
     cuts = {
         "responses cut at the cap": share_at_cap(response_law(scenario.workload)),
         "turns cut at their cap": of_turns,
-        "trajectories ended by theirs": of_samples,
+        "trajectories ended by theirs" if of_turns >= _CUT else "trajectories ended by their cap": of_samples,
     }
     said += [f"{units.share(cut)} of the {what}" for what, cut in cuts.items() if cut >= _CUT]
     said += at_stations
@@ -331,13 +331,15 @@ def _lost_at_stations(estimates: Mapping[str, Estimate], scenario: Scenario) -> 
     dropped are among the samples that are lost."""
     for name in ("tools", "reward"):
         of = {key: estimates[f"stations.{name}.{key}"].mean for key in _LOSES if f"stations.{name}.{key}" in estimates}
-        share = of.get("lost", 0.0) / scenario.trainer.batch_samples
+        lost, policy = of.get("lost", 0.0), getattr(scenario.stations, name).lost
+        # More end than a step trains; one that is truncated has ended, another try and what is dropped end beside.
+        ended = estimates["completions_per_s"].mean * estimates["step_s"].mean
+        share = min(1.0, lost / max(_NOISE, ended + (lost if policy != "truncated" else 0.0)))
         if share < _LOST:
             continue
         why = {"timed out": of["late"], "failed": of["failed"]}
         parts = [f"{units.share(x)} {word}" for word, x in why.items() if x >= _SHOWN]
         parts[0] = parts[0].replace(" % ", " % of the calls ", 1)
-        policy = getattr(scenario.stations, name).lost
         who = "" if policy == "dropped" else f"{units.share(share)} of the rollouts "
         yield f"{who}{policy} at their {name}: {', '.join(parts)}"
 

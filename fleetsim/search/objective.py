@@ -105,9 +105,9 @@ def price_per_s(scenario: Scenario, instances: int) -> float:
         prices = replace(prices, rollout=1.0, spot=1.0, trainer=1.0)
     # Of GPUs that cost next to nothing every further one would pay, by a step that is shorter by luck.
     dearer = _LEAST_PRICE * prices.trainer
-    return _price(
-        scenario, instances, replace(prices, rollout=max(prices.rollout, dearer), spot=max(prices.spot, dearer))
-    )
+    prices = replace(prices, rollout=max(prices.rollout, dearer), spot=max(prices.spot, dearer))
+    never_had = scenario.fleet.never_had(instances) * scenario.engine.gpus  # nor does this pay for them
+    return _price(scenario, instances, prices) + never_had * prices.spot
 
 
 def objective(scenario: Scenario, instances: int, step_s: float, beside_usd: float = 0.0) -> float:
@@ -128,7 +128,7 @@ def _price(scenario: Scenario, instances: int, prices: Prices) -> float:
     if takes_turns(scenario):
         trainer = max(0, trainer - gpus)
     served = beside_usd_per_h(scenario) + pools_paid(scenario)[1]
-    rollout = (gpus - on_spot) * prices.rollout + on_spot * spot.held_share * prices.spot
+    rollout = (gpus - on_spot) * prices.rollout + on_spot * scenario.fleet.held_share(instances) * prices.spot
     return rollout + trainer * prices.trainer + served
 
 

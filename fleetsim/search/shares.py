@@ -103,8 +103,9 @@ class Engines:
     @cached_property
     def prices(self) -> tuple[float, float]:
         """US dollars per hour of a rollout GPU, by the share of spot machines that is wanted, and of a trainer."""
-        found, spot = self._listed, self.scenario.fleet.spot
-        return found.rollout + spot.share * (spot.held_share * found.spot - found.rollout), found.trainer
+        found, fleet = self._listed, self.scenario.fleet
+        spot = fleet.held_share(fleet.instances) * found.spot
+        return found.rollout + fleet.spot.share * (spot - found.rollout), found.trainer
 
     @cached_property
     def _listed(self) -> Prices:
@@ -170,11 +171,11 @@ class Engines:
 
     def usd_per_s(self, share: Share) -> float:
         """US dollars per second of all pools; shared GPUs are paid for as rollout, and none is on a spot machine."""
-        found, spot, apart = self._listed, self.scenario.fleet.spot, 0.0
+        found, fleet, apart = self._listed, self.scenario.fleet, 0.0
         rollout = share.rollout_gpus * found.rollout
         if share.kind == "split":
-            on_spot = spot.of(share.instances) * self.scenario.engine.gpus
-            rollout += on_spot * (spot.held_share * found.spot - found.rollout)
+            on_spot = fleet.spot.of(share.instances) * self.scenario.engine.gpus
+            rollout += on_spot * (fleet.held_share(share.instances) * found.spot - found.rollout)
             apart = share.trainer_gpus * found.trainer + self.pools_usd_per_h
         return (rollout + apart) / 3600.0
 

@@ -27,7 +27,8 @@ def fail(job: RunState, i: int) -> Process:
         yield job.env.timeout(float(draws.exponential(failures.mtbf_s)))
         if not job.has(i) or job.fleet.world.instances["kind"][i] == DOWN:
             continue
-        down = job.now
+        row, down = len(job.failures), job.now
+        job.failures.append((i, down, np.inf))
         job.under_way += 1
         job.fleet.command(CMD_KILL, i, down)
         count_loss(job, "fleet.failures.mtbf_s", failures.mtbf_s)
@@ -36,7 +37,7 @@ def fail(job: RunState, i: int) -> Process:
         if again and job.fleet.world.instances["kind"][i] == DOWN:
             revive(job, i)
         job.under_way -= 1
-        job.failures.append((i, down, job.now))
+        job.failures[row] = (i, down, job.now)
 
 
 def revive(job: RunState, i: int) -> None:

@@ -91,7 +91,7 @@ def pools_gpus(scenario: Scenario) -> int:
 def pools_paid(scenario: Scenario) -> tuple[float, float]:
     """GPUs of all other pools that are paid for, on spot machines while they are held, and what they cost in an hour
     (US dollars)."""
-    gpus, usd, held = 0.0, 0.0, scenario.fleet.spot.held_share
+    gpus, usd, held = 0.0, 0.0, scenario.fleet.held_share(scenario.fleet.instances)
     for name, pool in scenario.fleet.pools.items():
         paid = pool.instances * gpus_each(scenario, name) * (held if pool.on_spot else 1.0)
         gpus, usd = gpus + paid, usd + paid * pool_price(scenario, name)

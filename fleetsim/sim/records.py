@@ -93,7 +93,7 @@ STATION_STEP = np.dtype(
 JUDGE_COUNTS = ("waited_s", "served_s", "busy_s", "asked", "answered", "prompt_tokens", "output_tokens")
 JUDGE_STEP = np.dtype([("step", "i4"), ("judge", "i4"), *((name, "f8") for name in JUDGE_COUNTS)])
 EVALUATION_ROW = np.dtype([("step", "i4"), ("begin_s", "f8"), ("end_s", "f8")])  # after which step, from, to
-FAILURE = np.dtype([("instance", "i4"), ("down_s", "f8"), ("up_s", "f8")])
+FAILURE = np.dtype([("instance", "i4"), ("down_s", "f8"), ("up_s", "f8")])  # infinite: not back by the end
 # What an instance does, if that is recorded: from time_s on its GPU-seconds go to this account (ACC_IDLE, ACC_BUSY,
 # ACC_PAUSED, ACC_DOWN or ACC_OFF of `engine/kernel/tables.py`) until its next row.
 ACTIVITY = np.dtype([("time_s", "f8"), ("instance", "i4"), ("account", "i1")])

@@ -8,20 +8,15 @@ comes back. A machine is paid for from when it is found until it is empty or rec
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from itertools import pairwise
 
 import numpy as np
 
-from fleetsim.config.data_files import changed_ns, read_text
+from fleetsim.config.data_files import changed_ns
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.spot_trace import Trace, trace_of
 from fleetsim.engine.kernel.tables import ACC_OFF, CMD_KILL, CMD_MOVE, CMD_START, CMD_SWITCH_OFF, DOWN
-from fleetsim.errors import InputError, Problem
 from fleetsim.sim.failures import count_loss, revive
 from fleetsim.sim.fleet_settings import most_instances
 from fleetsim.sim.records import Records
@@ -30,10 +25,6 @@ from fleetsim.sim.window import StepWindow
 from fleetsim.workload.streams import stream
 
 _HOUR_S = 3600.0
-_MAX_BYTES = 16 << 20
-_WHERE = "fleet.spot.trace"
-Trace = tuple[tuple[float, int], ...]
-"""(seconds, machines that can be had from then on), ascending; the last row says when it begins anew."""
 
 
 def spot_processes(job: RunState) -> Iterator[Process]:
@@ -125,9 +116,10 @@ def _replace(job: RunState, i: int, found_s: float | None = None) -> Process:
     """Instance i loses its machine, and serves on another once one is found. found_s: the seconds that this takes from
     when it is gone, None where somebody else says it, by the event in `reclaimed`."""
     spot, fleet, env = job.scenario.fleet.spot, job.fleet, job.env
-    job.reclaimed[i] = found = env.event()
+    job.reclaimed[i] = env.event()
     job.under_way += 1
-    noticed, empty = job.now, job.instance_empty(i)
+    row, noticed, empty = len(job.failures), job.now, job.instance_empty(i)
+    job.failures.append((i, noticed, math.inf))
     if spot.on_notice == "move":
         fleet.command(CMD_MOVE, i, job.now, -1)
     yield empty | env.timeout(spot.notice_s)
@@ -136,17 +128,21 @@ def _replace(job: RunState, i: int, found_s: float | None = None) -> Process:
         count_loss(job, "fleet.spot.mean_life_s", spot.mean_life_s)
         yield empty
     fleet.command(CMD_SWITCH_OFF, i, job.now)
-    yield found if found_s is None else env.timeout(found_s)
-    if job.has(i) and i not in job.lost:
+    found = None
+    while found is not job.reclaimed[i]:  # a trace may take the machine again while it starts
+        found = job.reclaimed[i]
+        yield found if found_s is None else env.timeout(found_s)
+        if not job.has(i) or i in job.lost:
+            continue
         fleet.command(CMD_START, i, job.now)
         yield env.timeout(spot.start_s)
-        if job.has(i) and i not in job.lost:
+        if found is job.reclaimed[i] and job.has(i) and i not in job.lost:
             revive(job, i)
         else:
             fleet.command(CMD_SWITCH_OFF, i, job.now)
     del job.reclaimed[i]
     job.under_way -= 1
-    job.failures.append((i, noticed, job.now))
+    job.failures[row] = (i, noticed, job.now)
 
 
 def _follow(job: RunState, rows: Sequence[int], trace: Trace) -> Process:
@@ -158,54 +154,15 @@ def _follow(job: RunState, rows: Sequence[int], trace: Trace) -> Process:
         have = trace[k][1]
         held = [i for i in rows if _serves(job, i)]
         waiting = [i for i, found in job.reclaimed.items() if not found.triggered]
-        coming = len(job.reclaimed) - len(waiting)
-        for i in reversed(held[max(0, have - coming) :]):
+        coming = [i for i, found in job.reclaimed.items() if found.triggered]
+        for i in coming[have:]:
+            job.reclaimed[i] = job.env.event()
+        for i in reversed(held[max(0, have - len(coming)) :]):
             job.env.process(_replace(job, i))
-        for i in waiting[: max(0, have - coming - len(held))]:
+        for i in waiting[: max(0, have - len(coming) - len(held))]:
             job.reclaimed[i].succeed()
         k += 1
         yield job.env.timeout(trace[k][0] - at)
         at = trace[k][0]
         if k == len(trace) - 1:
             k, at = 0, 0.0
-
-
-@lru_cache(maxsize=8)
-def trace_of(path: str, written_ns: int) -> Trace:
-    """A trace's rows, the first at 0 s. written_ns: when the file was written, so that an edited one is read again.
-
-    Raises InputError for a file that is neither a CSV of time_s and instances nor SkyPilot's JSON of them.
-    """
-    text = read_text(path, _WHERE, _MAX_BYTES)
-    try:
-        rows = _from_json(text) if text.lstrip().startswith("{") else _from_csv(text)
-    except (ValueError, KeyError, TypeError, csv.Error) as error:
-        rule = f"is no trace of machines ({str(error)[:100] or type(error).__name__})"
-        remedy = "a CSV with the columns time_s and instances, or JSON with metadata.gap_seconds and data"
-        raise InputError([Problem(_WHERE, path, rule, remedy)]) from None
-    times = [t for t, _ in rows]
-    if len(rows) < 2 or times[0] != 0.0 or any(b <= a for a, b in pairwise(times)):
-        rule = "must hold two rows at least, the first at 0 s, each later than the one before"
-        raise InputError([Problem(_WHERE, path, rule, "sort it by time_s, and count from its first row")])
-    if not any(n for _, n in rows):
-        raise InputError(
-            [Problem(_WHERE, path, "has no machine at any time", "a trace with some, or fleet.spot.share: 0")]
-        )
-    return tuple(rows)
-
-
-def _from_csv(text: str) -> list[tuple[float, int]]:
-    return [(_number(row["time_s"]), int(_number(row["instances"]))) for row in csv.DictReader(io.StringIO(text))]
-
-
-def _from_json(text: str) -> list[tuple[float, int]]:
-    given = json.loads(text)
-    gap, data = _number(given["metadata"]["gap_seconds"]), given["data"]
-    return [(k * gap, int(_number(n))) for k, n in enumerate([*data, data[-1]])]
-
-
-def _number(value: object) -> float:
-    number = float(value)  # type: ignore[arg-type]
-    if not math.isfinite(number) or not 0 <= number <= 1e9:
-        raise ValueError(f"{value!r} is out of bounds")
-    return number

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.config import env_overrides, scenario_from_mapping
-from fleetsim.config.workload import ConstantTokens, Gamma, Lognormal
+from fleetsim.config import env_overrides, load_scenario, scenario_from_mapping
+from fleetsim.config.tree import field_at
+from fleetsim.config.workload import ConstantTokens, Empirical, Gamma, Lognormal
 from fleetsim.errors import InputError
 
 
@@ -50,6 +52,39 @@ def test_one_parameter_of_the_default_law_keeps_the_others() -> None:
     )
     written = {"workload": {"prompt_tokens": 100}}
     assert with_set("workload.prompt_tokens.value=200", raw=written).workload.prompt_tokens == ConstantTokens(value=200)
+
+
+@pytest.mark.parametrize("typed", ["{0}.file=lengths.csv", "{0}={{file: lengths.csv, column: n}}", ""])
+def test_a_file_that_is_typed_lies_in_the_working_directory(
+    typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that a scenario names lies beside the scenario, whatever is typed of others."""
+    for folder in ("jobs", "here"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "lengths.csv").write_text("n\n1\n2\n")
+    law = "{file: lengths.csv, column: n}"
+    (tmp_path / "jobs" / "job.yaml").write_text(f"workload: {{output_tokens: {law}, prompt_tokens: {law}}}\n")
+    monkeypatch.chdir(tmp_path / "here")
+    sets = [typed.format("workload.output_tokens")] if typed else []
+    s = load_scenario(tmp_path / "jobs" / "job.yaml", [*sets, "fleet.spot.trace=spot.csv"])
+    assert isinstance(s.workload.output_tokens, Empirical)
+    assert isinstance(s.workload.prompt_tokens, Empirical)
+    assert Path(s.workload.output_tokens.file).parent == tmp_path / ("here" if typed else "jobs")
+    assert Path(s.workload.prompt_tokens.file).parent == tmp_path / "jobs"
+    assert s.fleet.spot.trace == str(tmp_path / "here" / "spot.csv")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["workload.turns.count", "workload.turns.output_tokens", "evaluation.output_tokens", "evaluation.prompt_tokens",
+     *(f"stations.{who}.{what}_tokens" for who in ("judge", "teacher", "reference") for what in ("output", "prompt"))],
+)  # fmt: skip
+def test_one_parameter_of_a_law_without_a_default_begins_it(path: str) -> None:
+    both = {"FLEETSIM_" + path.upper().replace(".", "__") + "__MEAN": "150"}
+    law = field_at(with_set(*env_overrides(both), f"{path}.cv=0.5"), path)
+    assert law == Lognormal(mean=150.0, cv=0.5)
+    with pytest.raises(InputError, match=f"{path}: .*mean and cv"):
+        with_set(f"{path}.mean=150")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +131,8 @@ def test_environment() -> None:
 
 
 @given(st.text(max_size=40) | st.builds("{}={}".format, st.sampled_from(
-    ["fleet.instances", "workload.output_tokens.mean", "workload.turns", "run.events", "published.step_s", "name"]
+    ["fleet.instances", "workload.output_tokens.mean", "workload.turns", "run.events", "published.step_s", "name",
+     "workload.turns.output_tokens.mean", "stations.judge.output_tokens.cv", "workload.turns.count.mean"]
 ), st.text(max_size=20)))  # fmt: skip
 @settings(max_examples=200, deadline=None)
 def test_any_override_gives_a_scenario_or_an_input_error(override: str) -> None:

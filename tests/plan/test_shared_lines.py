@@ -96,6 +96,30 @@ def test_responses_that_the_cap_cuts() -> None:
     assert share_at_cap(with_changes(s, {"workload.output_tokens": 700}).workload.output_tokens) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [("truncated", "48.0 % of the rollouts truncated"), ("retried", "32.4 % of the rollouts retried"),
+     ("dropped", "dropped")],
+)  # fmt: skip
+def test_rollouts_that_tools_lose_are_a_share_of_those_that_end(policy: str, told: str) -> None:
+    """600 are lost in a step of 10 s that trains 512, while 125 a second are complete; another try ends beside them."""
+    lost = {"stations": {"tools": {"lost": 600.0, "late": 0.2, "failed": 0.0}}, "completions_per_s": 125.0}
+    s = with_changes(default_scenario(), {"stations.tools.lost": policy})
+    assert losses_line(of(**lost), s) == f"{told} at their tools: 20.0 % of the calls timed out"
+
+
+@pytest.mark.parametrize(
+    ("cap", "told"), [(None, " of the trajectories ended by their cap"), (300, " of the trajectories ended by theirs")]
+)
+def test_trajectories_end_by_the_cap_that_was_named(cap: int | None, told: str) -> None:
+    turns = {"workload.turns.count": 5, "workload.turns.output_tokens": {"mean": 200, "cv": 1.0}}
+    caps = {"workload.turns.max_output_tokens": cap, "workload.turns.max_trajectory_tokens": 900}
+    said = losses_line(of(), with_changes(default_scenario(), {**turns, **caps}))
+    assert said is not None
+    assert said.endswith(told)
+    assert ("turns cut at their cap; " in said) == (cap is not None)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_a_preset_that_drops_many_of_its_samples_says_so() -> None:
