@@ -88,7 +88,6 @@ def document(
         (
             Section("Where this is from", (prose["written"],), on=("markdown",)),
             Section("How to read it", (prose["how_to_read"],), on=("markdown",)),
-            Section("What is assumed in every case", (Bullets(STATED),), on=("markdown",)),
             Section("What engines lose inside a job", (prose["in_a_job"], in_a_job()), on=("markdown", "page")),
             Section(
                 "The gates",
