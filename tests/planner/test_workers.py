@@ -179,11 +179,11 @@ def test_free_sandboxes_are_the_fewest_that_hardly_cost_time_and_advice_comes_tr
     assert steps[1] <= 1.01 * steps[0] < steps[2]
     own, given, *_ = result.advice
     assert given["what"] == "10 sandboxes, as given"
-    for one, workers in ((own, crew.workers), (given, 10)):
+    for one, count in ((own, crew.workers), (given, 10)):
         typed = one["command"]
-        assert typed[typed.index("--sandboxes") + 1] == str(workers)
+        assert typed[typed.index("--sandboxes") + 1] == str(count)
         instances = int(typed[typed.index("--instances") + 1])
-        again = result.asked.with_(sandboxes=workers, instances=instances, seed=7).simulate(replications=1)
+        again = result.asked.with_(sandboxes=count, instances=instances, seed=7).simulate(replications=1)
         for name, promise in one["promise"].items():
             assert promise["low"] <= again.mean[name] <= promise["high"], (one["what"], name)
 
