@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING, Any
 from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import run_assumptions
-from fleetsim.job.facts import assumed_line, checkpoint_line, evaluation_line, run_differs, run_line, swing_line
+from fleetsim.job.facts import (
+    assumed_line,
+    beside_facts,
+    checkpoint_line,
+    evaluation_line,
+    run_differs,
+    run_line,
+    swing_line,
+)
 from fleetsim.job.grounds import how_sure, observed_line, rests_on
 from fleetsim.job.words import binding_words
 from fleetsim.records import as_dict
+from fleetsim.search.workers import workers_words
 from fleetsim.tell.charts.kinds import Curve, curve_chart
 from fleetsim.tell.data import estimate, head, told
 from fleetsim.tell.document import Document, Section, Table, present
@@ -56,6 +65,7 @@ def forecast_facts(result: WholeRun) -> Facts:
         Fact("holds", _held_words(result)),
         Fact("evaluation", evaluation_line(middle.metrics, middle.scenario)),
         Fact("checkpoint", checkpoint_line(middle.metrics, middle.scenario)),
+        beside_facts(middle.metrics, middle.scenario),
         *_failure_facts(result.interval),
         *_resize_facts(result.resizes),
         *_backtest_facts(result),
@@ -107,7 +117,8 @@ def _fleet_words(result: WholeRun) -> str:
     each, trainer = units.plural(s.engine.gpus, "GPU"), units.plural(s.trainer.gpus, "trainer GPU")
     own = s.evaluation.own_instances
     evaluating = f", {own:,} more to evaluate" if own else ""
-    return f"{many} {noun} of {each}{evaluating}, {trainer}{paid}"
+    workers = workers_words(s)
+    return f"{many} {noun} of {each}{evaluating}, {trainer}{f', {workers}' if workers else ''}{paid}"
 
 
 def _step_words(result: WholeRun) -> str:

@@ -142,14 +142,21 @@ def run_facts(
     yield measured("staleness_steps.p99", p99, said=regime_line(of, age), line="age")
     yield Fact("evaluation", evaluation_line(of, scenario))
     yield Fact("checkpoint", checkpoint_line(of, scenario))
+    yield from beside_facts(of, scenario, on_demand)
+    yield Fact("backlog", backlog_line(scenario, of) or "")
+    yield explained("pace", units.sentence(pace(of)))
+
+
+def beside_facts(
+    of: Mapping[str, Estimate], scenario: Scenario, on_demand: tuple[float, float] | None = None
+) -> Iterator[Fact]:
+    """What is lost, and what serves beside a fleet on demand: spot machines, other makes, judges. As of `run_facts`."""
     lost = of["samples_lost.all"]
     yield measured("samples_lost.all", lost, said=losses_line(of, scenario) or "", line="lost", tile=False)
     yield Fact("spot", spot_line(of, scenario, on_demand))
     yield Fact("pools", pools_line(scenario))
     yield Fact("judges", judges_line(of, scenario))
     yield Fact("overflow", overflow_line(of))
-    yield Fact("backlog", backlog_line(scenario, of) or "")
-    yield explained("pace", units.sentence(pace(of)))
 
 
 def _hourly(of: Mapping[str, Estimate], scenario: Scenario) -> tuple[str, str, float, units.Unit]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 
 from msgspec import Struct
@@ -23,7 +23,7 @@ from fleetsim.config.judges import JUDGES, judges_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.stations import MOST_JUDGES
-from fleetsim.config.tree import value_at
+from fleetsim.config.tree import is_given, value_at
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.looks import long_enough
@@ -88,14 +88,15 @@ class Crew(Struct, frozen=True):
     """The workers of one station beside the recommended instances.
 
     workers: those of the plan; where the job sets no limit, as many as are in use for 99 % of the time. given: the
-    job's own limit, None = none. p99, most: in use with plenty of them, for 99 % of the time and at once. busy: the
-    share of `workers` that is in use. with_them, other: the fleet as it is recommended, and with `fewer`, which are
-    those given where they are others.
+    job's own limit, None = none; said: somebody gave it, it is no default. p99, most: in use with plenty of them, for
+    99 % of the time and at once. busy: the share of `workers` that is in use. with_them, other: the fleet as it is
+    recommended, and with `fewer`, which are those given where they are others.
     """
 
     station: str
     workers: int
     given: int | None
+    said: bool
     p99: float
     most: float
     busy: float
@@ -137,16 +138,16 @@ class Crew(Struct, frozen=True):
 class Crewing:
     """The search for the workers of a job's stations.
 
-    asked: the job. stations: all whose calls take time. given: station -> workers, of those that the job limits;
-    chosen: of these, what is best for it, once `job` has found that.
+    asked: the job. stations: all whose calls take time. given: station -> workers, of those that the job limits; said:
+    paths that somebody gave; chosen: of the workers, what is best for the job, once `job` has found that.
     """
 
-    def __init__(self, job: Scenario, measure: Memo, tell: Tell | None) -> None:
+    def __init__(self, job: Scenario, measure: Memo, tell: Tell | None, said: Collection[str] = ()) -> None:
         self._measure, self._tell, self._bounds = measure, tell, Bounds(steady=True)
         self._judges = {name: judge for name, judge in judges_of(job).items() if judge.has_engines}
         self.stations = (*timed_stations(job), *self._judges)
         self.given = workers_of(job)
-        self.asked = job
+        self.asked, self._said = job, said
         self.chosen: dict[str, int] = {}
         self._near = self.given  # where the search begins
 
@@ -224,11 +225,12 @@ class Crewing:
 
     def _crew(self, here: Scenario, name: str) -> Crew:
         given, of, now = self.given.get(name), f"stations.{name}", self._run(here)
+        said = given is not None and is_given(path_of(name), self._said)
         if name in self._judges:
             n, busy = self.chosen[name], now.mean(f"{of}.busy_fraction")
             fewer = given if given is not None and given != n else self._whole(name, math.floor(_FEWER * n))
             other = self._run(with_workers(here, {name: fewer}))
-            return Crew(name, n, given, busy * n, float(n), busy, now, fewer, other)
+            return Crew(name, n, given, said, busy * n, float(n), busy, now, fewer, other)
         free = self._run(with_workers(here, {name: PLENTY}))
         p99, most, in_use = (free.mean(f"{of}.{what}") for what in ("workers_p99", "workers_most", "busy_fraction"))
         if given is not None:
@@ -240,7 +242,8 @@ class Crewing:
             n = max(1, math.ceil(p99))
             busy = min(1.0, in_use * PLENTY / n)
         fewer = given if given is not None and given != n else max(1, math.floor(_FEWER * n))
-        return Crew(name, n, given, p99, most, busy, now, fewer, self._run(with_workers(here, {name: fewer})))
+        other = self._run(with_workers(here, {name: fewer}))
+        return Crew(name, n, given, said, p99, most, busy, now, fewer, other)
 
     def as_given(self, crew: Crew, now: Trial, targets: Sequence[Target]) -> Anew | None:
         """The fleet that is best with the workers that the job has, where they are others."""

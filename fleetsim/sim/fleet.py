@@ -289,6 +289,12 @@ class Fleet:
         groups["first"] = np.cumsum(groups["size"]) - groups["size"]
         return groups, samples
 
+    def close(self) -> None:
+        """Gives the tables back at the end of a run: processes that wait in it for ever know the fleet, in a circle of
+        so few objects that Python would let dozens of runs gather before it looks for any."""
+        vars(self.world).clear()
+        vars(self).clear()
+
     def generated_at_most(self) -> int:
         """Groups that were sent, less those that the samples in flight would fill; siblings end one after the other."""
         return self.started() - self.get("in_flight") // self.group_size

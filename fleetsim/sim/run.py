@@ -76,7 +76,7 @@ def simulate(
     fleet.world.inspect()
     groups, samples = fleet.sent()
     steps = np.array(job.steps, STEP)
-    return Records(
+    records = Records(
         scenario=scenario,
         seed=scenario.run.seed,
         replication=replication,
@@ -96,6 +96,8 @@ def simulate(
         **(job.scraper.tables() if job.scraper is not None else {}),
         **({"activity": fleet.activity.table()} if fleet.activity is not None else {}),
     )
+    fleet.close()
+    return records
 
 
 def _companions(job: RunState) -> Iterator[Process]:

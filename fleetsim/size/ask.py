@@ -205,8 +205,9 @@ class SizeResult(Recommendation):
             return []
         here = with_instances(plan.scenario, plan.instances)
         answer = Advised(count_words(plan.scenario, plan.instances), here, trial.estimates)
+        as_given = ("", ", as given")
         given = (
-            Advised(f"{counted(crew.station, crew.given)}, as given", own.scenario, own.trial.estimates)
+            Advised(counted(crew.station, crew.given) + as_given[crew.said], own.scenario, own.trial.estimates)
             for crew in plan.crews
             if crew.given is not None and (own := plan.as_given[crew.station]()) is not None
         )

@@ -140,7 +140,7 @@ def decided(scenario: Scenario, given: Collection[str], measure: Measure, tell: 
     measure = remembered(measure)
     job = with_counted_pools(job, given, targets, measure, tell)
     rate, guess = matched(job)
-    crewing = Crewing(job, measure, tell)
+    crewing = Crewing(job, measure, tell, given)
     job, near = crewing.job(guess, targets)
     trials = Trials(job, measure, tell)
     best = best_of(trials, near, targets, job.run.replications)

@@ -196,11 +196,11 @@ def _crew(crew: Crew) -> str:
     if crew.given is None:
         there += f" for 99 % of the time, {crew.most:,.0f} at most"
     else:
-        there += " as given" if crew.given == crew.workers else ""
+        there += " as given" if crew.said and crew.given == crew.workers else ""
         there += f", {units.share(crew.busy, 0)} in use" if crew.workers else ", all calls go to the overflow"
     if crew.fewer == crew.workers:
         return there
-    fewer = f"the {crew.fewer:,} given" if crew.fewer == crew.given else f"{crew.fewer:,}"
+    fewer = f"the {crew.fewer:,} given" if crew.said and crew.fewer == crew.given else f"{crew.fewer:,}"
     return f"{there}; with {fewer} {_with_fewer(crew)}"
 
 

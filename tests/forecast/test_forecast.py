@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,24 @@ def test_lengths_that_drift_and_resizes_of_the_scenario_are_followed() -> None:
     assert found.schedule.at(59)["len"] < 1.3 * found.schedule.at(0)["len"]
     assert [found.schedule.at(k).get("instances") for k in (0, 59, 60, 119)] == [None, None, 6, 6]
     assert found.totals.step_s[1] > found.totals.step_s[0]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick")
+def test_what_a_run_loses_and_what_serves_beside_it_is_said_as_simulate_says_it() -> None:
+    """Of a job whose cost has all of it: a judge, spot machines, sandboxes that lose rollouts."""
+    tools = {"stations.tools.workers": 24, "stations.tools.timeout_s": 6.0, "stations.tools.lost": "truncated",
+             "workload.turns": {"count": 3, "tool_latency_s": {"mean": 4.0, "cv": 0.5}}}  # fmt: skip
+    judge = {"stations.judge": {"output_tokens": 32, "instances": 2, "price_usd_per_gpu_h": 2.0}}
+    changes = {**tools, **judge, "fleet.spot.share": 0.5, "run.steps": 20}
+    job = fs.load("async-one-step", changes, replications=1, len=300, batch=64)
+    one, whole = ({f.name: f.said for f in x.told().facts.rows} for x in (job.simulate(), job.forecast(steps=20)))
+    for name, word in {"samples_lost.all": "truncated", "spot": "reclaims", "judges": "2 engines"}.items():
+        assert word in whole[name]
+        # The runs of a course are longer: its figures are others.
+        words = [re.split(r"[:;]", re.sub(r"[\d.,]+", "", said[name]))[0] for said in (one, whole)]
+        assert words[0] == words[1]
+    assert "24 sandboxes, 2 engines of the judge" in whole["gpus"]
 
 
 def test_failures_of_the_trainer_are_in_the_hours() -> None:

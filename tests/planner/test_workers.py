@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import fleetsim as fs
 from fleetsim.config import with_changes
-from fleetsim.job.trials import planned, simulated, with_instances
+from fleetsim.job.trials import planned, simulated, trial_of, with_instances
 from fleetsim.search import best as search
 from fleetsim.search.best import Best
 from fleetsim.search.objective import objective
-from fleetsim.search.workers import with_workers
+from fleetsim.search.workers import Crew, with_workers
 from fleetsim.size.size import Sizing, size
+from fleetsim.size.words import workers
 from fleetsim.workload.lengths import mean_length
+from tests.plan.fakes import metrics
 
 AGENTS: dict[str, Any] = {
     "workload.turns": {"count": 3, "tool_latency_s": {"kind": "gamma", "mean": 6, "cv": 1.0}},
@@ -96,7 +99,7 @@ def test_no_pair_of_instances_and_judges_is_better_and_advice_comes_true(
     assert crew.workers > crew.given == crew.fewer == 1
     assert crew.other.mean("step_s") == pytest.approx(64 * tokens / rate, rel=0.05)
     _, given, *_ = result.advice
-    assert given["what"] == "1 engine of the judge, as given"
+    assert given["what"] == "1 engine of the judge"  # the default: nobody gave it
     for advised, judges in zip(result.advice, (crew.workers, 1), strict=False):
         typed = advised["command"]
         instances = int(typed[typed.index("--instances") + 1])
@@ -144,6 +147,13 @@ def test_plenty_of_priced_sandboxes_do_not_make_the_fleet_large(monkeypatch: pyt
     assert seen[0] <= plan.instances + 1
 
 
+@pytest.mark.parametrize(("said", "told"), [(True, " as given"), (False, "")])
+def test_a_count_is_called_given_where_somebody_gave_it(said: bool, told: str) -> None:
+    run = trial_of(1, [metrics(10.0, 0.2)])
+    plan: Any = SimpleNamespace(crews=(Crew("judge", 1, 1, said, 0.5, 1.0, 0.94, run, 1, run),))
+    assert workers(plan) == f"1 engine of the judge{told}, 94 % in use"
+
+
 def test_without_a_limit_the_most_in_use_is_told() -> None:
     """The plan is as without stations; as many sandboxes as are in use for 99 % of the time do not make it slower."""
     job = job_of(None)
@@ -169,11 +179,11 @@ def test_free_sandboxes_are_the_fewest_that_hardly_cost_time_and_advice_comes_tr
     assert steps[1] <= 1.01 * steps[0] < steps[2]
     own, given, *_ = result.advice
     assert given["what"] == "10 sandboxes, as given"
-    for one, workers in ((own, crew.workers), (given, 10)):
+    for one, count in ((own, crew.workers), (given, 10)):
         typed = one["command"]
-        assert typed[typed.index("--sandboxes") + 1] == str(workers)
+        assert typed[typed.index("--sandboxes") + 1] == str(count)
         instances = int(typed[typed.index("--instances") + 1])
-        again = result.asked.with_(sandboxes=workers, instances=instances, seed=7).simulate(replications=1)
+        again = result.asked.with_(sandboxes=count, instances=instances, seed=7).simulate(replications=1)
         for name, promise in one["promise"].items():
             assert promise["low"] <= again.mean[name] <= promise["high"], (one["what"], name)
 

@@ -189,8 +189,7 @@ def run(scenario: Scenario, window: AttentionWindow | None = None, iterations: i
         return move(self, *args)
 
     with (
-        mock.patch.object(Fleet, "__init__", remembered),
-        mock.patch.object(Fleet, "_move", counted),
+        mock.patch.multiple(Fleet, __init__=remembered, _move=counted, close=lambda self: None),
         mock.patch.object(fleet, "ActivityLog", lambda world: ActivityLog(world, log)),
     ):
         try:

@@ -237,7 +237,8 @@ def test_blocks_come_back_whatever_happens_to_what_waits_for_the_host(
         begin(self, *args)
         fleets.append(self)
 
-    with mock.patch.object(Fleet, "__init__", remembered), contextlib.suppress(StuckError):
+    kept = mock.patch.multiple(Fleet, __init__=remembered, close=lambda self: None)
+    with kept, contextlib.suppress(StuckError):
         simulate(held, engine=(LinearStepTime(0.01, 0.0, 0.001), limits))
     rows = fleets[0].world.instances
     assert ((rows["free"] >= 0) & (rows["free"] <= limits.kv_blocks)).all()

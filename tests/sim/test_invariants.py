@@ -65,7 +65,7 @@ def run(scenario: Scenario) -> tuple[Records, Fleet]:
         assert self.open_groups() <= most, "more groups are unfinished than the client's caps allow"
         return code
 
-    with mock.patch.object(Fleet, "__init__", remembered), mock.patch.object(Fleet, "advance", counted):
+    with mock.patch.multiple(Fleet, __init__=remembered, advance=counted, close=lambda self: None):
         return simulate(scenario), fleets[0]
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
+from typing import Any
+
 import pytest
 
 from fleetsim.config import default_scenario, with_changes
@@ -67,3 +71,27 @@ def test_tables_grow_with_what_is_in_them_and_tools_are_heard_sample_by_sample()
     each = [int(world.tool_tokens[s["first_call"] : s["first_call"] + s["turns"] - 1].sum()) for s in samples]
     assert world.heard(samples).tolist() == each
     assert max(each) > min(each) == 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"fleet.spot.share": 0.5, "fleet.spot.mean_life_s": 600.0}, {"fleet.failures.mtbf_s": 2000.0},
+     {"stations.judge": {"output_tokens": 32}}, {"sync.scope": "rolling"}],
+    ids=["plain", "spot", "failures", "judge", "rolling"],
+)  # fmt: skip
+def test_a_run_that_nobody_has_any_more_holds_no_memory(changes: dict[str, Any]) -> None:
+    """Without a look for circles, which a few runs of many samples do not call for."""
+    job = with_changes(default_scenario(), {**changes, "run.steps": 40, "workload.output_tokens": 64})
+    simulate(job)
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        run = simulate(job)
+        whole = run.samples.nbytes
+        del run
+        left, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert left < 0.1 * whole

@@ -144,5 +144,5 @@ def with_its_fleet(scenario: Scenario) -> tuple[Records, Fleet]:
         original(self, *given)
         seen.append(self)
 
-    with mock.patch.object(Fleet, "__init__", kept):
+    with mock.patch.multiple(Fleet, __init__=kept, close=lambda self: None):
         return simulate(scenario), seen[0]
