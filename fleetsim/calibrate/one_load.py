@@ -6,6 +6,7 @@ So many clients, each with one request at a time, ten requests of every client.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
 from math import exp, fsum, log
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -153,6 +154,21 @@ def seen_of(load: ClosedLoad, gpu: str, model: str, known: KnownError | None = N
     far = exp(1.2816 * sigma_of(FIRST_P90))
     first = Ranged(first_s, first_s / far, first_s * far)
     return SeenLoad(load, Ranged(tok_s, *error.around(tok_s)), first, Ranged(later_s, *error.around(later_s)))
+
+
+def estimated(
+    load: ClosedLoad, gpu: str, model: str, engine: dict[str, Any], sets: Sequence[str] = (), sides: str | None = None
+) -> tuple[Profile, SeenLoad]:
+    """The roofline of an engine as a profile, and what clients see of a load. engine: keys of `engine`; sets and sides:
+    more of them, as typed. The profile is of one rank of those that decode, without drafts: they are the load's to
+    tell. Raises InputError as `seen_of` does."""
+    from fleetsim.calibrate.derivation import estimate_profile
+    from fleetsim.engine import roofline
+
+    told, apart = engine | read_engine(sets), read_sides(sides)
+    own = {key: value for key, value in told.items() if key in signature(roofline).parameters}
+    own |= {"engine": told["name"], "dp": apart.get("disaggregation.decode_dp", told["dp"])}
+    return estimate_profile(gpu, model, **own), seen_of(load, gpu, model, **told, **apart)
 
 
 def calibrated(points: Sequence[MeasuredLoad], gpu: str, model: str, tp: int = 1, dtype: str = "auto") -> Profile:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -259,19 +259,8 @@ def estimate(
     It is what `size` uses where no profile is given; saved, it can be compared with a measured one. What clients of a
     server with this engine would see is told, with the range of eight of ten engines.
     """
-    from inspect import signature
-
-    from fleetsim.calibrate.derivation import estimate_profile
-    from fleetsim.calibrate.one_load import (
-        ClosedLoad,
-        check_load,
-        read_engine,
-        read_sides,
-        seen_by_clients,
-        seen_of,
-    )
+    from fleetsim.calibrate.one_load import ClosedLoad, check_load, estimated, seen_by_clients
     from fleetsim.config.engine_profile import profile_text
-    from fleetsim.engine import roofline
     from fleetsim.errors import InputError
     from fleetsim.files import new_file, write_text
 
@@ -279,12 +268,8 @@ def estimate(
     try:
         load = ClosedLoad(concurrency, isl, osl)
         check_load(load, "--concurrency, --isl, --osl:")
-        which: dict[str, Any] = {"tp": tp, "dtype": dtype, "kv_dtype": kv_dtype, "dp": dp, **read_engine(set_ or ())}
-        sides = read_sides(disaggregation)
-        # of the engines that decode, where others compute prompts; what drafts bring is the load's to tell
-        own = {key: value for key, value in which.items() if key in signature(roofline).parameters}
-        profile = estimate_profile(gpu, model, engine=engine, **own | {"dp": sides.get("disaggregation.decode_dp", dp)})
-        told = seen_of(load, gpu, model, name=engine, **which, **sides)
+        which = {"name": engine, "tp": tp, "dtype": dtype, "kv_dtype": kv_dtype, "dp": dp}
+        profile, told = estimated(load, gpu, model, which, set_ or (), disaggregation)
     except InputError as error:
         raise _by_flags(error) from None
     _show(profile, str(place or "FILE"), "profile estimate", json_, seen_by_clients(profile), told)

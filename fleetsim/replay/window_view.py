@@ -15,7 +15,7 @@ from fleetsim.sim.records import Records
 from fleetsim.sim.window import window_of
 
 
-class InFlight(Struct, frozen=True):
+class Gauged(Struct, frozen=True):
     """mean, peak: mean and 99th percentile of the requests that run or wait in instances. idle_share: of the instances
     that are up, those that run none. queued: mean of the samples that wait for the trainer."""
 
@@ -25,7 +25,7 @@ class InFlight(Struct, frozen=True):
     queued: float
 
 
-def in_flight(records: Records, *, in_pauses: bool = True) -> InFlight:
+def in_flight(records: Records, *, in_pauses: bool = True) -> Gauged:
     """What the gauges of a scraped run show after warm-up. in_pauses: also at scrapes at which all that is up is held:
     a window shows pauses as such only where one lasts about as long as its scrapes are apart."""
     looks = records.scrapes.reshape(len(records.queue_scrapes), -1)
@@ -36,7 +36,7 @@ def in_flight(records: Records, *, in_pauses: bool = True) -> InFlight:
     count = (looks["running"] + looks["waiting"]).sum(axis=1)
     idle = (looks["running"] == 0)[looks["up"]]
     share = float(idle.mean()) if idle.size else 0.0
-    return InFlight(float(count.mean()), float(np.percentile(count, 99)), share, queued)
+    return Gauged(float(count.mean()), float(np.percentile(count, 99)), share, queued)
 
 
 class GroupQueue(Struct, frozen=True):

@@ -21,7 +21,7 @@ from fleetsim.policies.admission import laws_by_parameter
 from fleetsim.replay.observe.lengths import expected_hits, places_when_spread
 from fleetsim.replay.observe.observed import Observed, QueueView, value_of
 from fleetsim.replay.observe.trainer import grows
-from fleetsim.replay.window_view import InFlight, in_flight
+from fleetsim.replay.window_view import Gauged, in_flight
 from fleetsim.sim.engines import Engine
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records
@@ -251,7 +251,7 @@ def _distance(
 
 def _tried(
     scenario: Scenario, engine: Engine | None, observed: Observed, changes: Mapping[str, Any], steps: int
-) -> tuple[Records, InFlight]:
+) -> tuple[Records, Gauged]:
     """A run under a law, and what its gauges show where those of the window do."""
     fleet, step = observed.fleet, value_of(observed.trainer.step_s)
     if step is None and fleet is not None and fleet.finished_s:
