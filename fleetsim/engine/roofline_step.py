@@ -192,10 +192,10 @@ def roofline(
         raise InputError([Problem("max_model_len", max_model_len, rule, "lower max_model_len or raise tp")])
     found = curves or shipped_curves()
     step_time = roofline_step_time(spec, shape, layout, dtype, found, max(tokens, seqs), engine, kv_dtype)
-    return _launched(step_time, shape) if enforce_eager else step_time, limits
+    return launched(step_time, shape) if enforce_eager else step_time, limits
 
 
-def _launched(step_time: StepTime, shape: ModelShape) -> StepTime:
+def launched(step_time: StepTime, shape: ModelShape) -> StepTime:
     """The same without CUDA graphs: while the host still launches, the GPU has nothing to do."""
     least_s = shape.layers * (_LAUNCH_S if shape.mixture is None else _LAUNCH_MIXTURE_S)
     return replace(step_time, knots_s=tuple(max(s, least_s) for s in step_time.knots_s))

@@ -220,6 +220,22 @@ def test_verified_tokens_of_a_mixture_cost_less_than_tokens_of_strangers() -> No
         assert saved[1] < 0.02
 
 
+def test_vllm_replays_no_whole_graph_of_a_model_with_states_while_it_drafts() -> None:
+    """48 layers of a mixture, launched one by one, and 11 ms of an iteration of eight. Others replay theirs."""
+    next_80b = {"engine.model": "Qwen/Qwen3-Next-80B-A3B-Instruct", "engine.gpu": "H200", "engine.tp": 2}
+    scenario = with_changes(default_scenario(), {**next_80b, "engine.slowdown": 1.0})
+
+    def ms(drafts: int, **changes: Any) -> float:
+        asked = with_changes(scenario, {f"engine.{key}": value for key, value in changes.items()})
+        asked = with_drafts(asked, method="mtp", num_speculative_tokens=drafts) if drafts >= 0 else asked
+        return 1e3 * float(engine_of(asked, log_probs=False)[0].curve(np.array([8.0]))[0])
+
+    assert ms(-1) < 12 < 48 * 0.71 == pytest.approx(ms(2)) == ms(2, enforce_eager=True)
+    assert ms(0) == ms(-1)
+    assert ms(2, name="sglang") == ms(-1, name="sglang")
+    assert ms(2, model="Qwen/Qwen3-30B-A3B") == ms(-1, model="Qwen/Qwen3-30B-A3B")
+
+
 def test_drafts_take_their_models_factor(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a model's published runs say of its iterations holds for its drafts; seconds that somebody gave stand."""
     scenario = with_changes(default_scenario(), {"engine.model": "Qwen/Qwen3-14B"})
