@@ -221,7 +221,8 @@ _MAKES = {
 @pytest.mark.parametrize("makes", _MAKES)
 @pytest.mark.parametrize("wanted", [{}, {"targets.step_s": 9.0}])
 def test_all_counts_are_the_best_of_all_fleets(makes: str, wanted: dict[str, Any]) -> None:
-    """Instances of several rates and prices, with none of some or all but one: by long runs of every fleet."""
+    """Instances of several rates and prices, with none of some or all but one: by long runs of every fleet. One that
+    clears a target by less than 1 % is no yardstick: 4 of `b` take 8.98 s where 9 are asked, 9.02 by a shorter run."""
     rates = {"engine.kind": "constant", "engine.instance_tok_s": 1000.0, "trainer.fixed_s": 4.0, "trainer.gpus": 2}
     pools = {n: {"instance_tok_s": rate, "price_usd_per_gpu_h": usd} for n, (rate, usd) in _MAKES[makes].items()}
     changes = {**rates, **wanted, "trainer.batch_samples": 32, "workload.output_tokens": 900, "fleet.pools": pools}
@@ -239,7 +240,12 @@ def test_all_counts_are_the_best_of_all_fleets(makes: str, wanted: dict[str, Any
     every = product(range(6), *(range(int(most / rate)) for rate in tok_s[1:]))
     fleets = [with_changes(job, dict(zip(paths, counts, strict=True))) for counts in every
               if any(counts) and np.dot(counts, tok_s) <= most]  # fmt: skip
-    best = min(order(there, there.fleet.instances) for there in fleets)
+
+    def clear(there: Scenario) -> bool:
+        step_s = Trials(there, measure).at(there.fleet.instances, 1).mean("step_s")
+        return not targets or abs(step_s / targets[0].limit - 1.0) > 0.01
+
+    best = min(order(there, there.fleet.instances) for there in fleets if clear(there))
     missed, value = order(found.job, found.best.instances)
     assert missed == best[0]
     assert value <= 1.03 * best[1]
@@ -253,4 +259,4 @@ def test_all_counts_are_the_best_of_all_fleets(makes: str, wanted: dict[str, Any
         found.job, found.best.instances
     )
     for name in recommended["pools"]:
-        assert f"{name} (H100-SXM)" in str(told)
+        assert f"{name} (H100-SXM)" in " ".join(str(told).split())  # whatever the width of a terminal
