@@ -201,8 +201,8 @@ def test_nothing_within_the_bound_is_lost_from_the_front() -> None:
 
 _ONE_KIND = pytest.mark.xfail(
     strict=True,
-    reason="NOT MENDED: of seven plans one, 4 + 4, is told with a sync every 2nd step and no staleness (47.6 s), where a "
-    "staleness of 0.25 and a sync each step take 45.4 s and cost 4.6 % less: the kind is chosen by looks at other shares",
+    reason="NOT MENDED: of seven plans one, 4 + 4, is told with a sync every 2nd step and no staleness (47.6 s), where "
+    "a staleness of 0.25 and a sync each step take 45.4 s and cost 4.6 % less: looks at other shares choose the kind",
 )
 
 
