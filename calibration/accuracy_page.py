@@ -200,15 +200,17 @@ def _record(domain: Domain, seen: bool, errors: Sequence[tuple[float, str]]) -> 
 def held(rows: Sequence[Row]) -> tuple[float, float]:
     """The share of runs that the ranges of answers hold where no record has their engine, and of engines, which count
     alike."""
-    groups: dict[tuple[str, ...], list[bool]] = {}
-    for group in {r.group for r, *_ in rows}:
+    engines: dict[tuple[str, ...], list[tuple[Run, float]]] = {}
+    for r, _, pair, _ in rows:
+        if pair is not None:
+            engines.setdefault(r.group, []).append((r, pair))
+    each = []
+    for group, own in engines.items():
         known = records([row for row in rows if row[0].group != group])
-        for r, _, pair, _ in rows:
-            if r.group == group and pair is not None:
-                p = r.point
-                low, high = known_error(domain_of(r.gpu, r.shape, p.dtype, p.engine), known).around(1.0)
-                groups.setdefault(group, []).append(low <= pair <= high)
-    each = list(groups.values())
+        first = own[0][0]  # all of a group are of one kind
+        domain = domain_of(first.gpu, first.shape, first.point.dtype, first.point.engine)
+        low, high = known_error(domain, known).around(1.0)
+        each.append([low <= pair <= high for _, pair in own])
     return float(np.mean(np.concatenate(each))), float(np.mean([np.mean(inside) for inside in each]))
 
 

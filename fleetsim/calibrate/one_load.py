@@ -165,10 +165,11 @@ def estimated(
     from fleetsim.calibrate.derivation import estimate_profile
     from fleetsim.engine import roofline
 
-    told, apart = engine | read_engine(sets), read_sides(sides)
+    told: dict[str, Any] = {"gpu": gpu, "model": model, **engine, **read_engine(sets)}
+    apart = read_sides(sides)
     own = {key: value for key, value in told.items() if key in signature(roofline).parameters}
     own |= {"engine": told["name"], "dp": apart.get("disaggregation.decode_dp", told["dp"])}
-    return estimate_profile(gpu, model, **own), seen_of(load, gpu, model, **told, **apart)
+    return estimate_profile(**own), seen_of(load, **told, **apart)
 
 
 def calibrated(points: Sequence[MeasuredLoad], gpu: str, model: str, tp: int = 1, dtype: str = "auto") -> Profile:

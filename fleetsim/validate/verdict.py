@@ -256,32 +256,28 @@ def _ordered(arms: Sequence[ArmResult]) -> Iterator[tuple[str, str, bool]]:
 
 def gates(total: Summary) -> Table:
     """The gates of the whole validation; and how those of its sealed cases come out alone."""
-    rows = gate_rows(total)
-    marks = ("ok" if holds else "MISSED" for *_, holds in rows)
+    rows = tuple(_beside(total))
     return Table(
         "",
         ("", "gate", "wanted", "reached", "sealed alone"),
-        tuple((mark, *row[:3], alone) for mark, row, alone in zip(marks, rows, _alone(total, rows), strict=True)),
+        tuple(("ok" if holds else "MISSED", *told) for *told, holds in rows),
         left=5,
-        marked=frozenset(i for i, row in enumerate(rows) if not row[3]),
+        marked=frozenset(i for i, (*_, holds) in enumerate(rows) if not holds),
     )
 
 
 def gates_written(total: Summary) -> Table:
     """The same in the documentation, the name first."""
-    rows = gate_rows(total)
-    told = tuple(
-        (*row[:3], alone, "holds" if row[3] else Words("missed", strong=True))
-        for row, alone in zip(rows, _alone(total, rows), strict=True)
-    )
-    return Table("", ("gate", "wanted", "reached", "sealed alone", ""), told, left=5)
+    rows = tuple((*told, "holds" if holds else Words("missed", strong=True)) for *told, holds in _beside(total))
+    return Table("", ("gate", "wanted", "reached", "sealed alone", ""), rows, left=5)
 
 
-def _alone(total: Summary, rows: Sequence[Gate]) -> Iterator[str]:
-    """What sealed cases reach of each gate."""
-    found = {row[0]: row for row in gate_rows(total.sealed)} if total.sealed is not None else {}
-    for name, *_ in rows:
-        yield "-" if name not in found else found[name][2] + ("" if found[name][3] else ", missed")
+def _beside(total: Summary) -> Iterator[tuple[str, str, str, str, bool]]:
+    """Each gate, with what sealed cases alone reach of it before whether it holds."""
+    alone = {} if total.sealed is None else {row[0]: row for row in gate_rows(total.sealed)}
+    for name, wanted, reached, holds in gate_rows(total):
+        *_, there, held = alone.get(name, ("", "", "-", True))
+        yield name, wanted, reached, there if held else f"{there}, missed", holds
 
 
 def gate_rows(summary: Summary) -> list[Gate]:

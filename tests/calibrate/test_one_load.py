@@ -13,6 +13,7 @@ from fleetsim.calibrate.one_load import (
     ClosedLoad,
     MeasuredLoad,
     calibrated,
+    estimated,
     read_engine,
     read_point,
     seen_of,
@@ -96,3 +97,7 @@ def test_an_engine_is_told_with_its_drafts_and_its_limits() -> None:
     assert few.ttft_s.value > 240 / 2 * plain
     with pytest.raises(InputError, match="must be of the engine"):
         read_engine(["fleet.instances=3"])
+    named = {"name": "vllm", "tp": 1, "dtype": "auto", "kv_dtype": "auto", "dp": 1}
+    profile, seen = estimated(load, "H100", MODEL, named, ["engine.gpu=H200"])
+    assert profile.provenance.gpu == "H200-SXM"
+    assert seen == seen_of(load, "H200", MODEL)
