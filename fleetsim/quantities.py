@@ -83,8 +83,8 @@ waste.aborted | waste: aborted | share | less | aborted | | output tokens of req
     tokens trained
 waste.recomputed | waste: recomputed | share | less | recomputed | | tokens computed again after preemption, sync or a
     move / output tokens trained
-waste.lost | waste: lost to failures | share | less | lost to failures | | output tokens that failed instances had
-    made / output tokens trained
+waste.lost | waste: lost to failures | share | less | lost to failures | | output tokens that failed instances, and
+    rollouts that were retried or masked, had made / output tokens trained
 generated_tok_s | generated tok/s | number | more | tok/s | | output tokens / window, whole fleet
 completions_per_s | completions per second | number | more | completions/s | | samples whose generation is complete,
     whatever becomes of them / window, whole fleet
@@ -174,6 +174,15 @@ STATIONS: tuple[Quantity, ...] = tuple(
         ("lost", "rollouts lost per step", "number", "rollouts whose last try was in vain / steps", "less"),
     )
 )
+# Of runs with time limits.
+OF_LIMITS: tuple[Quantity, ...] = tuple(
+    Quantity(f"stations.{what}.{name}", f"{what}s {title}", unit, formula.format(what), "less")
+    for what in ("turn", "episode")
+    for name, title, unit, formula in (
+        ("late", "over time", "share", "{0}s whose time is over / {0}s that ended"),
+        ("lost", "over time: rollouts lost per step", "number", "rollouts lost by it / steps"),
+    )
+)
 # Of runs with judges alone (`sim/judges.py`).
 OF_JUDGES: tuple[Quantity, ...] = tuple(
     Quantity(f"stations.{judge}.{name}", f"{judge}: {title}", unit, formula, better)
@@ -207,7 +216,7 @@ OF_OVERFLOW: tuple[Quantity, ...] = tuple(
     )
 )
 # What some runs have alone.
-RARE: tuple[Quantity, ...] = (*STATIONS, *OF_JUDGES, *OF_SPOT, *OF_OVERFLOW)
+RARE: tuple[Quantity, ...] = (*STATIONS, *OF_LIMITS, *OF_JUDGES, *OF_SPOT, *OF_OVERFLOW)
 RARE_METRICS: tuple[str, ...] = tuple(m.name for m in RARE)
 # All that a run may have; those of stations and of spot machines only where there are any.
 RUN_METRICS: tuple[str, ...] = (*METRICS, *RARE_METRICS)

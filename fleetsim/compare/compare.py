@@ -10,9 +10,9 @@ from msgspec import Struct, field
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_given, is_touched
+from fleetsim.contrast import Mean
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import quantity
-from fleetsim.sim.contrast import Mean
 
 Verdict = Literal["better", "worse", "changed", "no significant change", "not comparable"]
 Kind = Literal["scenarios", "results", "windows"]

@@ -17,13 +17,13 @@ from pydantic import ValidationError
 import fleetsim
 from fleetsim.compare.compare import PROFILE_HASH, WORDS, Side
 from fleetsim.config.scenario import Scenario
+from fleetsim.contrast import Mean
 from fleetsim.errors import InputError, Problem
 from fleetsim.estimates import t_quantile
 from fleetsim.job.engine_source import accuracy_of
 from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.quantities import METRICS, RUN_METRICS
 from fleetsim.records import replace
-from fleetsim.sim.contrast import Mean
 from fleetsim.tell.data import SCHEMA_VERSION
 
 COMMANDS = ("simulate", "size", "split")

@@ -28,10 +28,10 @@ from fleetsim.compare.compare import (
     input_differences,
 )
 from fleetsim.config.sections import CostConfig
+from fleetsim.contrast import Contrast, Mean, holm, mean_of, paired, unpaired
 from fleetsim.job.derived_values import PRICE, price_notes
 from fleetsim.quantities import RARE_METRICS, quantity
 from fleetsim.records import replace
-from fleetsim.sim.contrast import Contrast, Mean, holm, mean_of, paired, unpaired
 
 ALPHA = 0.05
 ONE_RUN = "one run has no interval: take more replications"

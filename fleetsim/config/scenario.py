@@ -179,6 +179,13 @@ _READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
         f"stations.reward.{name}": (lambda s: s.stations.reward.at == "reward", "stations.reward.at reward")
         for name in StationConfig.model_fields
     },
+    **{
+        f"stations.{name}.lost": (
+            lambda s, name=name: getattr(s.stations, name).timeout_s is not None,
+            f"a stations.{name}.timeout_s",
+        )
+        for name in ("turn", "episode")
+    },
     "stations.reward.workers": (
         lambda s: s.stations.reward.at == "reward" and s.workload.reward != unsaid(RewardConfig),
         "stations.reward.at reward, with a workload.reward.latency_s,",

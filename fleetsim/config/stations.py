@@ -19,9 +19,10 @@ from fleetsim.config.base import (
 )
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.workload import ConstantTokens, Length
+from fleetsim.policies.samples import LOST, LostName
 
 MOST_JUDGES = 4096
-LostName = Literal["dropped", "truncated", "retried"]
+_LOST = "; ".join(f"{name}: {policy.says}" for name, policy in LOST.items())
 
 
 class OverflowConfig(ConfigSection):
@@ -70,8 +71,7 @@ class StationConfig(ConfigSection):
     )
     lost: LostName = Field(
         default="dropped",
-        description="what becomes of a rollout whose last try was in vain: dropped (its group is trained without it), "
-        "truncated (trained with what it has), retried (from its prompt, three times at most, then dropped)",
+        description=f"what becomes of a rollout whose last try was in vain; {_LOST}",
     )
     worker_price_usd_per_h: Price = Field(
         default=0.0,
@@ -160,11 +160,26 @@ class JudgeConfig(ConfigSection):
         return self.at == "own" and self.api is None
 
 
+class TimeLimitConfig(ConfigSection):
+    """How long a turn, or a whole rollout, may take."""
+
+    timeout_s: PositiveSeconds | None = Field(
+        default=None, description="seconds from when it is sent until its last token; null = no limit"
+    )
+    lost: LostName = Field(default="dropped", description="what becomes of a rollout whose time is over")
+
+
 class StationsConfig(ConfigSection):
-    """Who serves the calls of a rollout beside the engines."""
+    """Who serves the calls of a rollout beside the engines, and how long it may take."""
 
     tools: StationConfig = unsaid(StationConfig)
     reward: RewardStationConfig = unsaid(RewardStationConfig)
+    turn: TimeLimitConfig = Field(
+        default=unsaid(TimeLimitConfig), description="of one generation, its wait for the engine included"
+    )
+    episode: TimeLimitConfig = Field(
+        default=unsaid(TimeLimitConfig), description="of all turns and tools, with their waits, not of the reward"
+    )
     judge: JudgeConfig | None = Field(default=None, description="a judge or a reward model; null = none")
     teacher: JudgeConfig | None = Field(default=None, description="whose log-probabilities are distilled; null = none")
     reference: JudgeConfig | None = Field(default=None, description="the reference model; null = none")

@@ -21,6 +21,7 @@ from fleetsim.engine.kernel.guard import guarded, inspect
 from fleetsim.engine.kernel.sizes import SIZES
 from fleetsim.engine.kernel.tables import (
     ACCOUNTS,
+    DEADLINE,
     FLEET,
     GROUP,
     LANE,
@@ -135,6 +136,9 @@ class World:
             most_warm=most_warm,
             tool_station=-1,
             reward_station=-1,
+            turn_limit=-1,
+            episode_limit=-1,
+            due_s=math.inf,
             late_s=math.inf,
             half=half,
             n_instances=instances,
@@ -169,6 +173,7 @@ class World:
         self.timer_key = np.zeros(0, np.int64)
         self.requeue = np.zeros(0, np.int32)
         self.visits = np.zeros(0, VISIT)
+        self.deadlines = np.zeros(0, DEADLINE)
         self.ready = np.zeros(0, np.int32)
         self.blocked = np.zeros(0, np.int32)
         self.owed = np.zeros(0, np.int32)
@@ -265,6 +270,8 @@ class World:
                 self.set(cap_prefixes=rows)
             own = (*SAMPLE_TABLES, *(["visits"] if len(self.stations) else []))
             own += ("loaded_s",) if self.get("hosts") else ()
+            if max(self.get("turn_limit"), self.get("episode_limit")) >= 0:
+                self._lengthen("deadlines", 2 * room)
             for name in (*own, "samples"):  # the one whose length is asked is the last to grow
                 self._lengthen(name, room)
         self.set(n_samples=used + n)

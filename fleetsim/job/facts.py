@@ -21,9 +21,11 @@ from fleetsim.job.lengths import share_at_cap
 from fleetsim.job.nameplate import generated_mean, trainer_step_s
 from fleetsim.job.trainer_scaling import takes_turns
 from fleetsim.job.words import CALLED
+from fleetsim.policies.samples import LOST
 from fleetsim.quantities import EVALUATION_S
 from fleetsim.sim.judges import beside_gpus
 from fleetsim.sim.pools import gpus_each, pools_of
+from fleetsim.sim.stations import TIME_LIMITS
 from fleetsim.tell.facts import Fact, Spans, explained, measured
 from fleetsim.workload.turns import cut_shares, response_law
 
@@ -312,7 +314,8 @@ def losses_line(estimates: Mapping[str, Estimate], scenario: Scenario) -> str | 
     if max(every, longest) >= _LOST:
         why = _WHY[max(("waste.stale", "waste.aborted"), key=lambda name: estimates[name].mean)]
         of_all, of_longest = (units.share(x, 0 if x >= _LOST else 1) for x in (every, longest))
-        why = "" if any(text.startswith("dropped") for text in at_stations) else f": {why}"
+        known = any(name in text for text in at_stations for name, policy in LOST.items() if not policy.told)
+        why = "" if known else f": {why}"
         said.append(f"{of_all} of all samples, {of_longest} of the longest tenth{why}")
     most = max(_WHY, key=lambda name: estimates[name].mean)
     if made >= _MADE and estimates[most].mean >= _LOST:
@@ -334,21 +337,30 @@ def losses_line(estimates: Mapping[str, Estimate], scenario: Scenario) -> str | 
 
 def _lost_at_stations(estimates: Mapping[str, Estimate], scenario: Scenario) -> Iterator[str]:
     """ "dropped at their tools: 2.0 % of the calls timed out, 0.5 % failed", "3.1 % of the rollouts truncated at their
-    tools: ...", for each station that loses a notable share of them; the word is that of the policy. Those that are
-    dropped are among the samples that are lost."""
-    for name in ("tools", "reward"):
+    tools: ...", "2 % of the rollouts masked after 600 s", for each station and time limit that loses a notable share
+    of them; the word is that of the policy. Those that are dropped are among the samples that are lost."""
+    for name in ("tools", "reward", *TIME_LIMITS):
         of = {key: estimates[f"stations.{name}.{key}"].mean for key in _LOSES if f"stations.{name}.{key}" in estimates}
         lost, policy = of.get("lost", 0.0), getattr(scenario.stations, name).lost
         # More end than a step trains; one that is truncated has ended, another try and what is dropped end beside.
         ended = estimates["completions_per_s"].mean * estimates["step_s"].mean
-        share = min(1.0, lost / max(_NOISE, ended + (lost if policy != "truncated" else 0.0)))
+        share = min(1.0, lost / max(_NOISE, ended + (0.0 if LOST[policy].ends else lost)))
+        share = of.get("late", 0.0) if policy == "waited" else share
         if share < _LOST:
             continue
+        word = LOST[policy].told or policy
+        if name in TIME_LIMITS:
+            whose = "turns" if policy == "waited" and name == "turn" else "rollouts"
+            over = (
+                f"{units.seconds(getattr(scenario.stations, name).timeout_s)}{' of a turn' if name == 'turn' else ''}"
+            )
+            yield f"{units.share(share)} of the {whose} {word} after {over}"
+            continue
         why = {"timed out": of["late"], "failed": of["failed"]}
-        parts = [f"{units.share(x)} {word}" for word, x in why.items() if x >= _SHOWN]
+        parts = [f"{units.share(x)} {cause}" for cause, x in why.items() if x >= _SHOWN]
         parts[0] = parts[0].replace(" % ", " % of the calls ", 1)
-        who = "" if policy == "dropped" else f"{units.share(share)} of the rollouts "
-        yield f"{who}{policy} at their {name}: {', '.join(parts)}"
+        who = f"{units.share(share)} of the rollouts " if LOST[policy].told and policy != "waited" else ""
+        yield f"{who}{word} at their {name}: {', '.join(parts)}"
 
 
 def pace(of: Mapping[str, Estimate]) -> str:

@@ -28,7 +28,7 @@ from fleetsim.policies.samples import AGE_ACTIONS, IN_FLIGHT
 from fleetsim.quantities import quantity
 from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of, profile_of
-from fleetsim.sim.stations import FULL, stations_of
+from fleetsim.sim.stations import FULL, TIME_LIMITS, stations_of
 
 
 class Binding(Struct, frozen=True):
@@ -181,6 +181,7 @@ def _limits(scenario: Scenario, of: Mapping[str, Estimate]) -> Iterator[StationL
     """All of them. Workers whose calls wait for a rate are taken meanwhile, but before an overflow: there those count
     that serve. What is too much for a station waits only where its overflow is full, too."""
     stations, judges = stations_of(scenario), judges_of(scenario)
+    stations = {name: station for name, station in stations.items() if name not in TIME_LIMITS}
     for name in (*stations, *judges):
         m = {metric.rpartition(".")[2]: e.mean for metric, e in of.items() if metric.startswith(f"stations.{name}.")}
         if not m:

@@ -114,6 +114,36 @@ def names_of(holds: Callable[[BatchRule], bool]) -> str:
     return listed([name for name, rule in BATCH_RULES.items() if holds(rule)])
 
 
+# --- What becomes of a rollout whose calls were all in vain, or whose time is over (`lost` of a station or a limit).
+
+LostName = Literal["dropped", "truncated", "retried", "masked", "withheld", "waited"]
+
+
+class Lost(Struct, frozen=True, kw_only=True):
+    """What a policy does with a rollout that is lost.
+
+    says: what becomes of it, in a few words. ends: it is scored and takes its place in the batch, as it is. told: its
+    share of all rollouts stands beside the samples that are lost, which it is not among; the word for it.
+    """
+
+    says: str
+    ends: bool = False
+    told: str = ""
+
+
+LOST: Mapping[LostName, Lost] = complete(
+    LostName,
+    {
+        "dropped": Lost(says="its group is trained without it"),
+        "truncated": Lost(says="trained with what it has", ends=True, told="truncated"),
+        "retried": Lost(says="again from its prompt, three times at most, then dropped", told="retried"),
+        "masked": Lost(says="takes its place with what it has, and nothing is learned from it", ends=True),
+        "withheld": Lost(says="its group is thrown away, and another takes its place"),
+        "waited": Lost(says="tried or waited for until it ends", ends=True, told="waited for"),
+    },
+)
+
+
 # --- What happens to unfinished samples when new weights are loaded (`sync.in_flight`): one record for each policy.
 
 InFlightName = Literal["drain", "abort_discard", "abort_resume", "keep", "keep_recompute", "finish_on_old_weights"]

@@ -6,5 +6,5 @@
   `buffer`, `sync`, `rolling`, `version`, `failures`, `spot`. `deadlock` says why nothing can happen any more.
 - `records` is what happened; `window` leaves the warm-up out. Of these alone: `metrics`, `critical_path` and `binding`
   (what binds), `timeline`, `scrape` (what would have been exported).
-- Several runs: `threads` and `processes` make them side by side, `stop` ends them; `contrast` compares.
+- Several runs: `threads` and `processes` make them side by side, `stop` ends them.
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from fleetsim.config.judges import judges_of
@@ -12,7 +14,7 @@ from fleetsim.errors import Problem, StuckError
 from fleetsim.policies.law import Progress
 from fleetsim.policies.samples import AGE_ACTIONS, IN_FLIGHT
 from fleetsim.sim.fleet import Fleet
-from fleetsim.sim.stations import stations_of
+from fleetsim.sim.stations import TIME_LIMITS, stations_of
 
 
 def stuck_error(scenario: Scenario, fleet: Fleet, progress: Progress) -> StuckError:
@@ -23,70 +25,41 @@ def stuck_error(scenario: Scenario, fleet: Fleet, progress: Progress) -> StuckEr
         f"step {progress.taken_groups // scenario.groups_per_step}: the trainer waits for {batch} samples, "
         f"{ready} are in the buffer, and nothing can happen any more"
     )
-    return StuckError(what, _limits(scenario, fleet, progress) or [_unknown(scenario)])
+    return StuckError(what, list(_limits(scenario, fleet, progress)) or [_unknown(scenario)])
 
 
-def _limits(scenario: Scenario, fleet: Fleet, progress: Progress) -> list[Problem]:
+def _limits(scenario: Scenario, fleet: Fleet, progress: Progress) -> Iterator[Problem]:
     batch, size = scenario.trainer.batch_samples, scenario.workload.group_size
-    out = []
-    capacity = scenario.buffer.capacity_samples
+    path, capacity = "buffer.capacity_samples", scenario.buffer.capacity_samples
     if capacity is not None and capacity // size * size < batch:
-        out.append(
-            Problem(
-                "buffer.capacity_samples",
-                capacity,
-                f"at least trainer.batch_samples ({batch}) in whole groups of {size}: a buffer smaller than a batch "
-                "never holds one, and a full buffer stops generation",
-                f"set it to {batch} or more, or to null",
-            )
-        )
+        rule = f"at least trainer.batch_samples ({batch}) in whole groups of {size}: a buffer smaller than a batch "
+        rule += "never holds one, and a full buffer stops generation"
+        yield Problem(path, capacity, rule, f"set it to {batch} or more, or to null")
     elif fleet.get("n_blocked"):
-        out.append(
-            Problem(
-                "buffer.capacity_samples",
-                capacity,
-                "a full buffer stops generation while the trainer waits for samples that are not in it",
-                "raise it, or set on_full: drop_oldest",
-            )
-        )
+        rule = "a full buffer stops generation while the trainer waits for samples that are not in it"
+        yield Problem(path, capacity, rule, "raise it, or set on_full: drop_oldest")
     law = law_of(scenario)
     overflown = int(np.count_nonzero(fleet.world.groups["status"][: fleet.started()] == G_OVERFLOW))
     starved = law.starves(scenario.admission, sizes_of(scenario), progress)
     if overflown and law.counts_started:
-        out.append(
-            Problem(
-                "buffer.capacity_samples",
-                capacity,
-                f"{overflown} finished groups pushed each other out of a full buffer; a sync window replaces none",
-                "raise it, or set buffer.on_full: block",
-            )
-        )
+        rule = f"{overflown} finished groups pushed each other out of a full buffer; a sync window replaces none"
+        yield Problem(path, capacity, rule, "raise it, or set buffer.on_full: block")
     elif starved is not None:
-        out.append(starved)
+        yield starved
     if AGE_ACTIONS[scenario.admission.age_action].drops:
-        out.append(
-            Problem(
-                "admission.max_age",
-                scenario.admission.max_age,
-                "at least the age that samples have when they reach the trainer: older ones are dropped",
-                "raise max_age, shorten sync.publish_s, sync more often (sync.every_steps), or train_anyway",
-            )
-        )
+        rule = "at least the age that samples have when they reach the trainer: older ones are dropped"
+        remedy = "raise max_age, shorten sync.publish_s, sync more often (sync.every_steps), or train_anyway"
+        yield Problem("admission.max_age", scenario.admission.max_age, rule, remedy)
     stops = scenario.sync.in_flight
     if fleet.get("halted") and IN_FLIGHT[stops].drains:
-        out.append(
-            Problem("sync.in_flight", stops, "work in flight must be able to end while nothing new is sent", "use keep")
-        )
-    return out
+        rule = "work in flight must be able to end while nothing new is sent"
+        yield Problem("sync.in_flight", stops, rule, "use keep")
 
 
 def _unknown(scenario: Scenario) -> Problem:
-    return Problem(
-        "admission.law",
-        scenario.admission.law,
-        "some limit stops all generation before a batch is complete",
-        "loosen the in-flight caps, the buffer or the admission law one at a time",
-    )
+    remedy = "loosen the in-flight caps, the buffer or the admission law one at a time"
+    rule = "some limit stops all generation before a batch is complete"
+    return Problem("admission.law", scenario.admission.law, rule, remedy)
 
 
 def wasting_error(scenario: Scenario, fleet: Fleet) -> StuckError:
@@ -112,41 +85,29 @@ def wasting_error(scenario: Scenario, fleet: Fleet) -> StuckError:
 
 
 def _stale_problem(scenario: Scenario, count: int) -> Problem:
-    return Problem(
-        "admission.max_age",
-        scenario.admission.max_age,
-        f"{count} groups were dropped as stale: samples are older than this when they reach the trainer",
-        "raise max_age, shorten sync.publish_s, lower sync.every_steps, or set age_action: train_anyway",
-    )
+    rule = f"{count} groups were dropped as stale: samples are older than this when they reach the trainer"
+    remedy = "raise max_age, shorten sync.publish_s, lower sync.every_steps, or set age_action: train_anyway"
+    return Problem("admission.max_age", scenario.admission.max_age, rule, remedy)
 
 
 def _filter_problem(scenario: Scenario, count: int) -> Problem:
     filtering = scenario.workload.filter
-    return Problem(
-        "workload.filter.zero_variance_share",
-        filtering.zero_variance_share,
-        f"{count} groups were filtered (retry_limit {filtering.retry_limit}) without a batch",
-        "lower zero_variance_share or raise workload.filter.retry_limit",
-    )
+    rule = f"{count} groups were filtered (retry_limit {filtering.retry_limit}) without a batch"
+    remedy = "lower zero_variance_share or raise workload.filter.retry_limit"
+    return Problem("workload.filter.zero_variance_share", filtering.zero_variance_share, rule, remedy)
 
 
 def _overflow_problem(scenario: Scenario, count: int) -> Problem:
-    return Problem(
-        "buffer.capacity_samples",
-        scenario.buffer.capacity_samples,
-        f"at least trainer.batch_samples ({scenario.trainer.batch_samples}): {count} finished groups pushed each "
-        "other out and a batch is never complete",
-        "raise it to a batch or more, or set on_full: block",
-    )
+    rule = f"at least trainer.batch_samples ({scenario.trainer.batch_samples}): {count} finished groups pushed each "
+    rule += "other out and a batch is never complete"
+    remedy = "raise it to a batch or more, or set on_full: block"
+    return Problem("buffer.capacity_samples", scenario.buffer.capacity_samples, rule, remedy)
 
 
 def _abort_problem(scenario: Scenario, count: int) -> Problem:
-    return Problem(
-        "sync.in_flight",
-        scenario.sync.in_flight,
-        f"{count} groups were aborted: what a sync or a change of instances throws away is never finished",
-        "set sync.in_flight: keep or abort_resume, or let groups get older",
-    )
+    rule = f"{count} groups were aborted: what a sync or a change of instances throws away is never finished"
+    remedy = "set sync.in_flight: keep or abort_resume, or let groups get older"
+    return Problem("sync.in_flight", scenario.sync.in_flight, rule, remedy)
 
 
 def _station_problem(scenario: Scenario, fleet: Fleet) -> Problem | None:
@@ -157,21 +118,17 @@ def _station_problem(scenario: Scenario, fleet: Fleet) -> Problem | None:
     if name is None or not lost[name]["lost"].any():
         return None
     late, failed, n = (int(lost[name][kind].sum()) for kind in ("late", "failed", "lost"))
-    return Problem(
-        f"stations.{name}.{'timeout_s' if late >= failed else 'failure_share'}",
-        getattr(getattr(scenario.stations, name), "timeout_s" if late >= failed else "failure_share"),
-        f"{n} rollouts were lost there: {late} calls timed out and {failed} failed",
-        f"give it more workers, a longer time-out or more tries, or set stations.{name}.lost: truncated",
-    )
+    key = "timeout_s" if late >= failed else "failure_share"
+    rule, more = f"{late} calls timed out and {failed} failed", "more workers, a longer time-out or more tries"
+    if name in TIME_LIMITS:
+        rule, more = f"the time of {late} was over", "longer"
+    rule, remedy = f"{n} rollouts were lost there: {rule}", f"give it {more}, or set stations.{name}.lost: truncated"
+    return Problem(f"stations.{name}.{key}", getattr(getattr(scenario.stations, name), key), rule, remedy)
 
 
 def _scoring_problem(scenario: Scenario, count: int) -> Problem:
     path, given = "stations.reward.workers", scenario.stations.reward.workers
     for name, judge in judges_of(scenario).items() if given is None else ():
         path, given = f"stations.{name}.instances", judge.instances
-    return Problem(
-        path,
-        given,
-        f"{count} groups are generated and wait for their reward: they come faster than they are scored",
-        "raise it, or bound what is in flight by another admission.law",
-    )
+    rule = f"{count} groups are generated and wait for their reward: they come faster than they are scored"
+    return Problem(path, given, rule, "raise it, or bound what is in flight by another admission.law")

@@ -122,7 +122,8 @@ class Fleet:
         # A counter of the fleet row, and setting its fields: bound here, for a run reads some hundreds of them.
         self.get: Callable[[str], int] = self.world.get
         self.set = self.world.set
-        smallest = min([(step_time, limits), *((o.step_time, o.limits) for o in others)], key=lambda e: e[1].kv_blocks)
+        engines = [(step_time, limits), *((o.step_time, o.limits) for o in others)]
+        smallest = min(engines, key=lambda e: e[1].kv_blocks)
         self.draws = Draws(scenario, self.world, *smallest, replication)
         self.kept, self.group_size, self.samples_of = self.draws.kept, self.draws.group_size, self.draws.samples_of
         capacity = scenario.buffer.capacity_samples
@@ -139,7 +140,7 @@ class Fleet:
         )
         if fleet.in_flight_unit == "environments":
             self.world.open_lanes((fleet.max_in_flight_samples or 0) // self.group_size, self.group_size)
-        open_stations(self.world, scenario, replication)
+        open_stations(self.world, scenario, replication, 1.0 / max(e[0].decode_tok_s(1, 1) for e in engines))
         self.judges = open_judges(scenario, self.world, replication)
         self.world.set(**steering(scenario))  # its cap takes the client's place
 

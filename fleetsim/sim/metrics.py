@@ -21,7 +21,7 @@ from fleetsim.sim.load import mix_of
 from fleetsim.sim.pools import mean_kv_blocks
 from fleetsim.sim.records import NOT_TRAINING, Records
 from fleetsim.sim.spot import spot_metrics
-from fleetsim.sim.stations import station_metrics, station_usd
+from fleetsim.sim.stations import station_metrics, station_usd, stations_of
 from fleetsim.sim.window import StepWindow, window_of
 
 DAY_S = 86_400.0
@@ -65,16 +65,20 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         remedy = "give trainer.fixed_s, or an engine whose iterations take time"
         raise InputError([Problem("run", f"{span:g} s", "takes no time, so it has no rates", remedy)])
     masked = masked_in(records, window)
-    trained = float(steps["output_tokens"].sum()) - float(_of_samples(records, "made", masked).sum())
+    lost = _masked_samples(records, window)
+    trained = float(steps["output_tokens"].sum()) - float(_of_samples(records, "made", masked).sum()) - lost
     if masked.any() and not _trained_in(records, window).any():
         age = records.scenario.admission.max_age
         rule = "every sample of the window was older and masked: nothing is learned"
         raise InputError([Problem("admission.max_age", age, rule, "raise it, or have them wait")])
+    if not trained > 0 and lost:
+        remedy = "raise the time-out, or set lost: truncated"
+        raise InputError([Problem("stations", "lost: masked", "every sample is masked: nothing is learned", remedy)])
     busy, paused, idle, down = (window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
     instance_s = busy + paused + idle + down
     generated = window.total("generated_tokens") - window.total("evaluation_tokens") - judged_here(records, window)
     gpu_s = gpu_seconds(records, window)
-    waste = _waste(records, window, trained)
+    waste = _waste(records, window, trained, lost)
     judges = judge_metrics(records, window)
     return {
         "step_s": window.step_s,
@@ -217,6 +221,18 @@ def masked_in(records: Records, window: StepWindow) -> NDArray[np.bool_]:
     return np.asarray(_taken_in(records, window) & (made - groups["version"] > limit))
 
 
+def _masks(records: Records) -> bool:
+    return any(station.lost == "masked" for station in stations_of(records.scenario).values())
+
+
+def _masked_samples(records: Records, window: StepWindow) -> float:
+    """Output tokens of the samples that a station or a time limit masked, in groups that were trained in the window."""
+    if not _masks(records):
+        return 0.0
+    samples = records.samples
+    return float(samples["made"][(samples["masked"] == 1) & _trained_in(records, window)[samples["group"]]].sum())
+
+
 def _trained_in(records: Records, window: StepWindow) -> NDArray[np.bool_]:
     return np.asarray(_taken_in(records, window) & ~masked_in(records, window))
 
@@ -245,7 +261,7 @@ def quantile(in_order: NDArray[np.integer | np.floating], q: float) -> float:
     return high - (high - low) * (1 - share) if share >= 0.5 else low + (high - low) * share
 
 
-def _waste(records: Records, window: StepWindow, trained: float) -> dict[str, float]:
+def _waste(records: Records, window: StepWindow, trained: float, lost: float) -> dict[str, float]:
     groups = records.groups
     left = np.where(groups["status"] == G_FILTERED, groups["ready_s"], groups["left_s"])
     inside = (left > window.start_s) & (left <= window.end_s)
@@ -256,7 +272,7 @@ def _waste(records: Records, window: StepWindow, trained: float) -> dict[str, fl
         "filtered": float(_of_samples(records, "made", filtered).sum()) / trained if filtered.any() else 0.0,
         "aborted": window.total("aborted_tokens") / trained,
         "recomputed": window.total("recomputed_tokens") / trained,
-        "lost": window.total("lost_tokens") / trained,
+        "lost": (window.total("lost_tokens") + lost) / trained,
     }
 
 
@@ -276,7 +292,7 @@ def lengths_of(records: Records, window: StepWindow) -> tuple[NDArray[Any], NDAr
 
     Samples that were sent count with the length that they would have had without a cut or an abort.
     """
-    used = records.samples["status"] == DONE
+    used = (records.samples["status"] == DONE) & (records.samples["masked"] == 0)
     group, length = records.samples["group"], records.samples["target"]
     made = np.minimum(records.samples["made"], length)
     submitted = records.groups["submit_s"]
@@ -314,6 +330,8 @@ def _samples_lost(records: Records, window: StepWindow) -> dict[str, float]:
     counted = (trained | thrown_away)[group]
     # Of a group that was trained, the samples that were started beyond its size are lost too.
     lost = (records.samples["status"] != DONE)[counted]
+    if _masks(records):
+        lost |= (records.samples["masked"] == 1)[counted]
     if thrown_away.any():
         lost |= thrown_away[group][counted]
     if not lost.any():

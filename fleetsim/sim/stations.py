@@ -15,27 +15,32 @@ from fleetsim.engine.first_rows import UNLIMITED
 from fleetsim.engine.kernel import tables as t
 from fleetsim.engine.state import World
 from fleetsim.errors import InputError, Problem
+from fleetsim.policies.samples import LOST
 from fleetsim.sim.records import STATION_COUNTS, Records
 from fleetsim.sim.window import Growth, StepWindow, grown
 from fleetsim.workload.lengths import Spec, mean_length, typical_lengths
 from fleetsim.workload.streams import seed_sequence
 from fleetsim.workload.turns import mean_turns
 
-_POLICIES = {"dropped": t.DROPPED, "truncated": t.TRUNCATED, "retried": t.RETRIED}
+_POLICIES = dict(zip(LOST, (t.DROPPED, t.TRUNCATED, t.RETRIED, t.MASKED, t.WITHHELD, t.WAITED), strict=True))
 _PLAIN = unsaid(StationConfig)
+TIME_LIMITS = ("turn", "episode")
 HOUR_S = 3600.0
 # A station is full for more than this share of the time or of its rate: calls wait for most of it.
 FULL = 0.95
 
 
 def stations_of(scenario: Scenario) -> dict[str, StationConfig]:
-    """Name -> station, of those that limit anything; the kernel knows no others. Rewards may be at the tools'."""
+    """Name -> station, of those that limit anything; the kernel knows no others. Rewards may be at the tools'; a time
+    limit is a station that everybody is at, without a worker."""
     of, w = scenario.stations, scenario.workload
     found: dict[str, StationConfig] = {}
     if w.turns.several or of.reward.at == "tools":
         found["tools"] = of.tools
     if of.reward.at == "reward":
         found["reward"] = of.reward
+    limits = {name: getattr(of, name) for name in TIME_LIMITS}
+    found |= {name: StationConfig(**dict(limit)) for name, limit in limits.items() if limit.timeout_s is not None}
     return {name: station for name, station in found.items() if _limits(station)}
 
 
@@ -63,7 +68,7 @@ def station_rows(stations: dict[str, StationConfig]) -> NDArray[Any]:
     beyond = _overflow_rows(stations)
     every = [*stations.values(), *(_overflow_of(stations[name]) for name in beyond)]
     rows = np.zeros(len(every), t.STATION)
-    rows["head"] = rows["tail"] = -1
+    rows["head"] = rows["tail"] = rows["first_due"] = rows["last_due"] = -1
     rows["home"] = [*range(len(stations)), *map(list(stations).index, beyond)]
     for row, station in zip(rows, every, strict=True):
         row["workers"] = UNLIMITED if station.workers is None else station.workers
@@ -91,15 +96,17 @@ def _overflow_of(station: StationConfig) -> StationConfig:
     return station.model_copy(update={**own, "warm": 0, "overflow": None})
 
 
-def open_stations(world: World, scenario: Scenario, replication: int) -> None:
-    """Tells the kernel which stage of a rollout is at which station, and what its calls need when made again.
+def open_stations(world: World, scenario: Scenario, replication: int, token_s: float) -> None:
+    """Tells the kernel which stage of a rollout is at which station, and what its calls need when made again. token_s:
+    seconds of a token on an engine that makes no other.
 
-    Raises InputError for a station whose calls can never be answered in time.
+    Raises InputError for a station whose calls, or a time limit whose rollouts, can never end in time.
     """
     names = list(stations_of(scenario))
     if not names:
         return
-    at = {"tools": "tools", "reward": scenario.stations.reward.at}
+    _check_limits(scenario, token_s)
+    at = {"tools": "tools", "reward": scenario.stations.reward.at} | {name: name for name in TIME_LIMITS}
     place = {stage: names.index(station) if station in names else -1 for stage, station in at.items()}
     laws: dict[str, Spec] = {
         "tools": scenario.workload.turns.tool_latency_s,
@@ -113,6 +120,8 @@ def open_stations(world: World, scenario: Scenario, replication: int) -> None:
     world.set(
         tool_station=place["tools"] if scenario.workload.turns.several else -1,
         reward_station=place["reward"],
+        turn_limit=place["turn"],
+        episode_limit=place["episode"],
         chance=int(seeds[0] >> np.uint64(2)),
     )
 
@@ -127,6 +136,25 @@ def _check_time(scenario: Scenario, name: str, stage: str, least_s: float) -> No
             waits = "its start-up included" if not where else "its wait and start-up included"
             rule = f"the shortest call of the {stage}{where} takes {least:g} s, {waits}: every call would time out"
             raise InputError([Problem(f"stations.{name}.timeout_s", station.timeout_s, rule, "raise it, or use null")])
+
+
+def _check_limits(scenario: Scenario, token_s: float) -> None:
+    turns, of, several = scenario.workload.turns, scenario.workload.output_tokens, scenario.workload.turns.several
+    n = turns.count if isinstance(turns.count, int) else 1
+    of_turn = 1 if turns.output_tokens is None else int(typical_lengths(turns.output_tokens, int(t.NEEDS))[0])
+    least = {"episode": n * of_turn}
+    if not turns.by_law:
+        least["episode"] = max(n, int(typical_lengths(of, int(t.NEEDS))[0]))
+        of_turn = least["episode"] // n
+    least["turn"] = min(of_turn, turns.max_output_tokens or of_turn)
+    tool_s = float(typical_lengths(turns.tool_latency_s, int(t.NEEDS))[0]) if several else 0.0
+    for name, tokens in least.items():
+        limit = getattr(scenario.stations, name)
+        # the first token of a prompt may come at once, and so may what follows a tool
+        least_s = max(0, tokens - n) * token_s + (n - 1) * tool_s if name == "episode" else (tokens - 1) * token_s
+        if limit.timeout_s is not None and limit.timeout_s <= least_s and limit.lost != "waited":
+            rule = f"the shortest {name} takes {least_s:g} s on an engine of its own: all would be over time"
+            raise InputError([Problem(f"stations.{name}.timeout_s", limit.timeout_s, rule, "raise it, or use null")])
 
 
 def counts_now(world: World) -> list[tuple[Any, ...]]:
@@ -154,6 +182,10 @@ def station_metrics(records: Records, window: StepWindow) -> dict[str, dict[str,
     for k, (name, at) in enumerate(zip(stations, _grown(records, window), strict=True)):
         station = at.station
         of, every = at.all, [k, *([beyond[name]] if name in beyond else [])]
+        if name in TIME_LIMITS:
+            late = of["late"] / max(1.0, of["served"] + of["late"])
+            found[name] = {"late": late, "lost": of["lost"] / len(window.steps)}
+            continue
         used, waits = (
             rows[np.isin(rows["station"], whose)][levels].sum(axis=0, dtype=np.float64)
             for levels, whose in (("used", [k]), ("waits", every))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetsim.sim.contrast import Contrast, Mean, holm, mean_of, paired, quantile, unpaired
+from fleetsim.contrast import Contrast, Mean, holm, mean_of, paired, quantile, unpaired
 
 RUNS = 2000
 # Two-sided 99.99 % range of a hit rate of 95 % over so many runs.

@@ -13,11 +13,11 @@ from fleetsim.compare.compare import BY_ITSELF, Comparison, MetricChange, Side, 
 from fleetsim.compare.runs import ToRun, compare_runs, scenario_side
 from fleetsim.compare.verdicts import compare
 from fleetsim.config import Scenario, scenario_from_mapping, with_changes
+from fleetsim.contrast import Mean
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.trials import flat, simulated
 from fleetsim.quantities import METRICS, RUN_METRICS, quantity
-from fleetsim.sim.contrast import Mean
 from tests.plan.fakes import one_ahead
 from tests.sim.random_scenarios import scenarios
 

@@ -29,10 +29,12 @@ from fleetsim.engine.requests import run_requests
 from fleetsim.engine.step_time import StepTime
 from fleetsim.engine.window import AttentionWindow
 from fleetsim.errors import InputError, StuckError
+from fleetsim.policies.samples import LOST
 from fleetsim.records import replace
 from fleetsim.sim import fleet
 from fleetsim.sim.fleet import ActivityLog, Fleet
 from fleetsim.sim.run import simulate
+from fleetsim.sim.stations import TIME_LIMITS
 from tests.engine.test_jump_equals_loop import cases
 from tests.sim.random_scenarios import scenarios
 
@@ -129,6 +131,9 @@ def wild_scenarios(draw: st.DrawFn) -> Scenario:
         "stations.tools.workers": draw(st.sampled_from([None, 1, 3])),
         "stations.tools.fresh_per": draw(st.sampled_from(["call", "episode"])),
         "stations.tools.timeout_s": draw(st.sampled_from([None, 0.7, 2.0])),
+        "stations.tools.lost": draw(st.sampled_from(list(LOST))),
+        **{f"stations.{of}.timeout_s": draw(st.sampled_from([None, None, 1.5, 5.0])) for of in TIME_LIMITS},
+        **{f"stations.{of}.lost": draw(st.sampled_from(list(LOST))) for of in TIME_LIMITS},
         "trainer.batch_samples": batch,
         "trainer.minibatches": draw(st.sampled_from([1, 1, batch // group])),
         "buffer.capacity_samples": draw(st.sampled_from([None, group, batch, batch + 1, 1])),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from fleetsim.engine.kernel import tables
 from fleetsim.engine.kernel.addresses import (
     fetch_prefix,
     fetch_sample,
@@ -22,37 +23,15 @@ from fleetsim.engine.kernel.addresses import (
     visit_at,
 )
 from fleetsim.engine.kernel.blocks import give_back
+from fleetsim.engine.kernel.deadlines import over_limit, stop_clocks, time_over
 from fleetsim.engine.kernel.dispatch import enqueue, leave_flight
 from fleetsim.engine.kernel.instance import account, cut, set_next
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.loads import end_load
-from fleetsim.engine.kernel.members import ends_of, evict, leave_decodes, show_load, unlink, unwait
+from fleetsim.engine.kernel.members import ends_of, evict, leave_decodes, set_load, show_load, unlink, unwait
 from fleetsim.engine.kernel.prefill import next_prefilling, prefill_row, withdraw
-from fleetsim.engine.kernel.stations import let_go
-from fleetsim.engine.kernel.tables import (
-    ACC_DOWN,
-    ACC_PAUSED,
-    ALL,
-    AWAY,
-    DECODING,
-    DO_DISCARD,
-    DO_KILL,
-    DO_MOVE,
-    DO_RECOMPUTE,
-    DONE,
-    DOWN,
-    EVALUATED,
-    G_ABORTED,
-    GONE,
-    JUMP,
-    LANDING,
-    PREFILLING,
-    RUNNING,
-    SCORING,
-    STEP,
-    UNSENT,
-    WAKE,
-)
+from fleetsim.engine.kernel.stations import let_go, take_out
+from fleetsim.engine.kernel.trees import timer_push
 
 
 @compiled
@@ -64,11 +43,11 @@ def drop_load(fleet: int, i: int, s: int) -> None:
 
 
 @compiled
-def remove(fleet: int, i: int, s: int) -> None:
-    """Takes a request out of the instance, wherever it stands."""
+def leave_engine(fleet: int, i: int, s: int) -> None:
+    """Takes a request out of the engine, wherever it stands; its place there is still taken."""
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
-    if S.status == RUNNING:
+    if S.status == tables.RUNNING:
         if instance_at(w.instances, i).partial == s:
             instance_at(w.instances, i).partial = -1
         else:
@@ -78,8 +57,23 @@ def remove(fleet: int, i: int, s: int) -> None:
     else:
         unwait(fleet, i, s)
         drop_load(fleet, i, s)
+
+
+@compiled
+def remove(fleet: int, i: int, s: int) -> None:
+    """Takes a request out of the instance."""
+    leave_engine(fleet, i, s)
     leave_flight(fleet, s)
-    instance_at(w.instances, i).load -= 1
+    instance_at(fleet_at(fleet, 0).instances, i).load -= 1
+
+
+@compiled
+def leave_instance(fleet: int, s: int) -> None:
+    """An instance has one sample less, unless this one was taken from it already."""
+    w = fleet_at(fleet, 0)
+    if sample_at(w.samples, s).instance >= 0:
+        leave_flight(fleet, s)
+        set_load(fleet, sample_at(w.samples, s).instance, tables.LESS)
 
 
 @compiled
@@ -87,7 +81,7 @@ def unwanted(fleet: int, s: int) -> bool:
     """Whether a sample's group was aborted, or is complete without it."""
     w = fleet_at(fleet, 0)
     group = group_at(w.groups, sample_at(w.samples, s).group)
-    return group.status == G_ABORTED or group.scored >= group.need
+    return group.status == tables.G_ABORTED or group.scored >= group.need
 
 
 @compiled
@@ -95,7 +89,8 @@ def gone(fleet: int, s: int, t: float) -> None:
     """A sample is thrown away, with its tokens."""
     w = fleet_at(fleet, 0)
     w.aborted_tokens += sample_at(w.samples, s).made
-    sample_at(w.samples, s).status = GONE
+    sample_at(w.samples, s).status = tables.GONE
+    stop_clocks(fleet, s, tables.CUT, t)
     let_go(fleet, s, t)
 
 
@@ -104,12 +99,46 @@ def holds_place(fleet: int, s: int) -> bool:
     """Whether a sample that no engine has takes room on its instance all the same: at a tool, or until it is scored."""
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
-    return S.instance >= 0 and (S.status == AWAY or (S.status == SCORING and w.holds_slot == 1))
+    return S.instance >= 0 and (S.status == tables.AWAY or (S.status == tables.SCORING and w.holds_slot == 1))
+
+
+@compiled
+def set_aside(fleet: int, s: int, t: float) -> None:
+    """A sample whose time is over and that no engine has is given up at once (`come_back`)."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    S.status = tables.AWAY
+    S.side = tables.DECODING
+    timer_push(w.timer_s, w.timer_key, w.n_timers, t, s)
+    w.n_timers += 1
+
+
+@compiled
+def run_out(fleet: int, t: float) -> None:
+    """The time of a sample is over: it stops where it is, computing at its engine's next boundary."""
+    w = fleet_at(fleet, 0)
+    s = time_over(fleet, t)
+    if s < 0:
+        return
+    S = sample_at(w.samples, s)
+    if S.status == tables.AWAY:
+        if w.n_stations > 0 and visit_at(w.visits, s).where == tables.QUEUED:
+            take_out(fleet, s, t)
+            set_aside(fleet, s, t)
+        return  # else its call ends now (`episode_ends`), or its cache is about to come
+    if S.status == tables.UNSENT:
+        drop_requeued(fleet, s)
+    elif S.side == tables.PREFILLING:
+        withdraw(fleet, s)
+    else:
+        ask(fleet, S.instance, tables.DO_DISCARD, t)
+        return
+    set_aside(fleet, s, t)
 
 
 @compiled
 def discard_here(fleet: int, i: int, t: float) -> None:
-    """Removes every request that nobody wants any more."""
+    """Removes every request that nobody wants any more, or whose time is over."""
     w = fleet_at(fleet, 0)
     for head in (instance_at(w.instances, i).head, instance_at(w.instances, i).wait_head):
         s = head
@@ -118,6 +147,9 @@ def discard_here(fleet: int, i: int, t: float) -> None:
             if unwanted(fleet, s):
                 remove(fleet, i, s)
                 gone(fleet, s, t)
+            elif over_limit(fleet, s) >= 0:
+                leave_engine(fleet, i, s)
+                set_aside(fleet, s, t)
             s = following
 
 
@@ -155,15 +187,16 @@ def lose(fleet: int, s: int, t: float) -> None:
     S.made = 0
     S.goal = 0
     S.turn = 0
-    if group_at(w.groups, S.group).zero_variance < EVALUATED:  # there it is the prompt's own part
+    if group_at(w.groups, S.group).zero_variance < tables.EVALUATED:  # there it is the prompt's own part
         S.extra = 0
     S.redo = 0
-    S.side = DECODING
+    S.side = tables.DECODING
     S.instance = -1
-    S.status = UNSENT
+    S.status = tables.UNSENT
     S.first_token_s = -1.0
     put_int32(w.requeue, w.n_requeued, s)
     w.n_requeued += 1
+    stop_clocks(fleet, s, tables.CUT, t)
     let_go(fleet, s, t)
 
 
@@ -175,9 +208,9 @@ def to_client(fleet: int, s: int) -> None:
     instance_at(w.instances, S.instance).load -= 1
     leave_flight(fleet, s)
     S.instance = -1
-    if S.status < AWAY:
-        S.side = DECODING
-        S.status = UNSENT
+    if S.status < tables.AWAY:
+        S.side = tables.DECODING
+        S.status = tables.UNSENT
         put_int32(w.requeue, w.n_requeued, s)
         w.n_requeued += 1
 
@@ -229,10 +262,10 @@ def kill_here(fleet: int, i: int, t: float) -> None:
         s = instance.tail
         remove(fleet, i, s)
         lose(fleet, s, t)
-    away_from(fleet, i, ALL, t)
-    instance.kind = DOWN
+    away_from(fleet, i, tables.ALL, t)
+    instance.kind = tables.DOWN
     instance.epoch += 1
-    account(fleet, i, ACC_DOWN, t)
+    account(fleet, i, tables.ACC_DOWN, t)
     for row in range(prefill_row(fleet, i), prefill_row(fleet, i) + w.prefills):
         s = next_prefilling(fleet, row)
         while s >= 0:
@@ -241,9 +274,9 @@ def kill_here(fleet: int, i: int, t: float) -> None:
             instance.load -= 1
             lose(fleet, s, t)
             s = next_prefilling(fleet, row)
-        instance_at(w.instances, row).kind = DOWN
+        instance_at(w.instances, row).kind = tables.DOWN
         instance_at(w.instances, row).epoch += 1
-        account(fleet, row, ACC_DOWN, t)
+        account(fleet, row, tables.ACC_DOWN, t)
         set_next(fleet, row, math.inf)
 
 
@@ -292,20 +325,20 @@ def at_boundary(fleet: int, i: int, t: float) -> None:
     instance = instance_at(w.instances, i)
     todo = instance.todo
     instance.todo = 0
-    if todo & DO_DISCARD:
+    if todo & tables.DO_DISCARD:
         discard_here(fleet, i, t)
         show_load(fleet, i)
-    if todo & DO_KILL:
+    if todo & tables.DO_KILL:
         kill_here(fleet, i, t)
         return
-    if todo & DO_RECOMPUTE:
+    if todo & tables.DO_RECOMPUTE:
         recompute_here(fleet, i)
         instance.epoch += w.hosts  # nor may the host give it back to them
-    if todo & DO_MOVE:
+    if todo & tables.DO_MOVE:
         move_here(fleet, i, t)
     if instance.hold_until > t:
-        instance.kind = WAKE
-        account(fleet, i, ACC_PAUSED, t)
+        instance.kind = tables.WAKE
+        account(fleet, i, tables.ACC_PAUSED, t)
         set_next(fleet, i, instance.hold_until)
 
 
@@ -314,20 +347,20 @@ def ask(fleet: int, i: int, todo: int, t: float) -> None:
     """Asks instance i to do something at its first boundary at or after t."""
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
-    if instance.kind == DOWN:
+    if instance.kind == tables.DOWN:
         return
     instance.todo |= todo
-    if instance.kind == JUMP:
+    if instance.kind == tables.JUMP:
         cut(fleet, i, t)
-    elif instance.kind == WAKE:
-        if todo & DO_KILL:
+    elif instance.kind == tables.WAKE:
+        if todo & tables.DO_KILL:
             set_next(fleet, i, t)
         else:
             hold = instance.hold_until
             instance.hold_until = 0.0
             at_boundary(fleet, i, t)
             instance.hold_until = hold
-    elif instance.kind != STEP and instance.kind != LANDING:
+    elif instance.kind != tables.STEP and instance.kind != tables.LANDING:
         at_boundary(fleet, i, t)
 
 
@@ -352,22 +385,22 @@ def lose_rest(fleet: int, g: int, t: float) -> None:
     for s in range(group.first, group.first + group.size):
         S = sample_at(w.samples, s)
         if holds_place(fleet, s):
-            leave_flight(fleet, s)
-            instance_at(w.instances, S.instance).load -= 1
-            show_load(fleet, S.instance)
-        if S.status >= AWAY and S.status != GONE and (S.status != DONE or group.status == G_ABORTED):
+            leave_instance(fleet, s)
+        if (
+            S.status >= tables.AWAY
+            and S.status != tables.GONE
+            and (S.status != tables.DONE or group.status == tables.G_ABORTED)
+        ):
             gone(fleet, s, t)
-        elif S.status == UNSENT:
+        elif S.status == tables.UNSENT:
             drop_requeued(fleet, s)
             gone(fleet, s, t)
-        elif S.side == PREFILLING:
+        elif S.side == tables.PREFILLING:
             withdraw(fleet, s)
-            leave_flight(fleet, s)
-            instance_at(w.instances, S.instance).load -= 1
-            show_load(fleet, S.instance)
+            leave_instance(fleet, s)
             gone(fleet, s, t)
-        elif S.instance >= 0 and S.status != DONE and S.status != GONE:
-            ask(fleet, S.instance, DO_DISCARD, t)
+        elif S.instance >= 0 and S.status != tables.DONE and S.status != tables.GONE:
+            ask(fleet, S.instance, tables.DO_DISCARD, t)
     if w.sent > 0 and w.next_group == g:
         w.sent = 0
         w.next_group += 1

@@ -7,27 +7,13 @@ time.
 
 from __future__ import annotations
 
+from fleetsim.engine.kernel import tables
 from fleetsim.engine.kernel.addresses import fleet_at, group_at, int32_at, put_int32, sample_at
-from fleetsim.engine.kernel.boundary import lose_rest
-from fleetsim.engine.kernel.dispatch import leave_flight, owe
+from fleetsim.engine.kernel.boundary import leave_instance, lose_rest
+from fleetsim.engine.kernel.dispatch import owe
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.judges import ask_judges, ask_own
-from fleetsim.engine.kernel.members import set_load
 from fleetsim.engine.kernel.stations import let_go
-from fleetsim.engine.kernel.tables import (
-    DONE,
-    EVALUATED,
-    G_ABORTED,
-    G_BLOCKED,
-    G_FILTERED,
-    G_OPEN,
-    G_OVERFLOW,
-    G_READY,
-    LESS,
-    OF_GROUPS,
-    OF_SAMPLES,
-    SCORING,
-)
 
 
 @compiled
@@ -37,20 +23,20 @@ def put_ready(fleet: int, g: int) -> None:
     group = group_at(w.groups, g)
     if w.n_ready >= w.ready_cap:
         if w.drop_oldest == 0:
-            group.status = G_BLOCKED
+            group.status = tables.G_BLOCKED
             put_int32(w.blocked, w.n_blocked, g)
             w.n_blocked += 1
             return
         oldest_group = int32_at(w.ready, 0)
         oldest = group_at(w.groups, oldest_group)
-        oldest.status = G_OVERFLOW
+        oldest.status = tables.G_OVERFLOW
         oldest.left_s = group.ready_s
         for j in range(w.n_ready - 1):
             put_int32(w.ready, j, int32_at(w.ready, j + 1))
         w.n_ready -= 1
         w.credits += w.returns
         owe(fleet, oldest_group)
-    group.status = G_READY
+    group.status = tables.G_READY
     put_int32(w.ready, w.n_ready, g)
     w.n_ready += 1
 
@@ -63,7 +49,9 @@ def scored(fleet: int, s: int, t: float) -> None:
     if w.judges != 0 or w.own_votes > 0:
         S = sample_at(w.samples, s)
         tokens = S.prompt + S.extra + S.made
-        S.pending = ask_judges(fleet, OF_SAMPLES, s, tokens, t) + ask_own(fleet, OF_SAMPLES, S.asks, tokens, t)
+        S.pending = ask_judges(fleet, tables.OF_SAMPLES, s, tokens, t) + ask_own(
+            fleet, tables.OF_SAMPLES, S.asks, tokens, t
+        )
         if S.pending > 0:
             return
     judged(fleet, s, t)
@@ -76,7 +64,7 @@ def judged(fleet: int, s: int, t: float) -> None:
     S = sample_at(w.samples, s)
     if w.holds_slot == 1:
         leave_instance(fleet, s)
-    S.status = DONE
+    S.status = tables.DONE
     group = group_at(w.groups, S.group)
     group.scored += 1
     if group.scored >= group.need:
@@ -88,16 +76,16 @@ def all_scored(fleet: int, g: int, t: float) -> None:
     """A group has all its samples: judges of groups read them, where there are any; the rest is aborted before."""
     w = fleet_at(fleet, 0)
     group = group_at(w.groups, g)
-    if (w.judges != 0 or w.own_votes > 0) and group.zero_variance != EVALUATED:  # an evaluation is no group
+    if (w.judges != 0 or w.own_votes > 0) and group.zero_variance != tables.EVALUATED:  # an evaluation is no group
         if group.need < group.size:
             lose_rest(fleet, g, t)
         tokens = sample_at(w.samples, group.first).prompt
         for s in range(group.first, group.first + group.size):
             S = sample_at(w.samples, s)
-            if S.status == DONE:
+            if S.status == tables.DONE:
                 tokens += S.extra + S.made
-        own = ask_own(fleet, OF_GROUPS, sample_at(w.samples, group.first).asks, tokens, t)
-        group.pending = ask_judges(fleet, OF_GROUPS, g, tokens, t) + own
+        own = ask_own(fleet, tables.OF_GROUPS, sample_at(w.samples, group.first).asks, tokens, t)
+        group.pending = ask_judges(fleet, tables.OF_GROUPS, g, tokens, t) + own
         if group.pending > 0:
             return
     complete(fleet, g, t)
@@ -124,15 +112,15 @@ def answered(judge: int, r: int, t: float) -> None:
 def one_answer_more(fleet: int, reads: int, key: int, t: float) -> None:
     """A sample or group waits for one answer less."""
     w = fleet_at(fleet, 0)
-    if reads == OF_GROUPS:
+    if reads == tables.OF_GROUPS:
         group = group_at(w.groups, key)
-        if group.status == G_OPEN:
+        if group.status == tables.G_OPEN:
             group.pending -= 1
             if group.pending == 0:
                 complete(fleet, key, t)
         return
     S = sample_at(w.samples, key)
-    if S.status == SCORING:
+    if S.status == tables.SCORING:
         S.pending -= 1
         if S.pending == 0:
             judged(fleet, key, t)
@@ -144,8 +132,8 @@ def answered_here(fleet: int, r: int, t: float) -> None:
     w = fleet_at(fleet, 0)
     leave_instance(fleet, r)
     R = sample_at(w.samples, r)
-    R.status = DONE
-    key = sample_at(w.samples, R.asks).group if w.own_reads == OF_GROUPS else R.asks
+    R.status = tables.DONE
+    key = sample_at(w.samples, R.asks).group if w.own_reads == tables.OF_GROUPS else R.asks
     one_answer_more(fleet, w.own_reads, key, t)
 
 
@@ -155,7 +143,7 @@ def complete(fleet: int, g: int, t: float) -> None:
     w = fleet_at(fleet, 0)
     group = group_at(w.groups, g)
     group.ready_s = t
-    if group.zero_variance == EVALUATED:  # nobody trains it: who waits for it is told at once
+    if group.zero_variance == tables.EVALUATED:  # nobody trains it: who waits for it is told at once
         w.wake = 0
         return
     w.completed_groups += 1
@@ -164,11 +152,22 @@ def complete(fleet: int, g: int, t: float) -> None:
     if w.counts_open == 1:
         w.credits += 1
     if group.zero_variance == 1:
-        group.status = G_FILTERED
+        group.status = tables.G_FILTERED
         w.credits += w.returns
         owe(fleet, g)
         return
     put_ready(fleet, g)
+
+
+@compiled
+def withhold(fleet: int, g: int, t: float) -> None:
+    """A group is not trained: it is aborted, and another one may start."""
+    w = fleet_at(fleet, 0)
+    group_at(w.groups, g).status = tables.G_ABORTED
+    w.aborted_groups += 1
+    w.credits += w.returns + w.counts_open
+    owe(fleet, g)
+    lose_rest(fleet, g, t)
 
 
 @compiled
@@ -178,19 +177,7 @@ def shrink(fleet: int, g: int, t: float) -> None:
     group = group_at(w.groups, g)
     group.dropped += 1
     group.need = min(group.need, group.size - group.dropped)
-    if group.need == 0 and group.zero_variance != EVALUATED:
-        group.status = G_ABORTED
-        w.aborted_groups += 1
-        w.credits += w.returns + w.counts_open
-        owe(fleet, g)
+    if group.need == 0 and group.zero_variance != tables.EVALUATED:
+        withhold(fleet, g, t)
     elif group.scored == group.need:
         all_scored(fleet, g, t)
-
-
-@compiled
-def leave_instance(fleet: int, s: int) -> None:
-    """An instance has one sample less, unless this one was taken from it already."""
-    w = fleet_at(fleet, 0)
-    if sample_at(w.samples, s).instance >= 0:
-        leave_flight(fleet, s)
-        set_load(fleet, sample_at(w.samples, s).instance, LESS)

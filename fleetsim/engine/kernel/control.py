@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from fleetsim.engine.kernel import tables
 from fleetsim.engine.kernel.addresses import fleet_at, float_at, group_at, instance_at, line_at
 from fleetsim.engine.kernel.boundary import ask, at_boundary, lose_rest
 from fleetsim.engine.kernel.dispatch import owe
@@ -13,38 +14,6 @@ from fleetsim.engine.kernel.members import show_load
 from fleetsim.engine.kernel.prefill import prefill_row
 from fleetsim.engine.kernel.stations import tally
 from fleetsim.engine.kernel.steering import blocks_on
-from fleetsim.engine.kernel.tables import (
-    ACC_BUSY,
-    ACC_DOWN,
-    ACC_IDLE,
-    ACC_OFF,
-    ACC_PAUSED,
-    ACCOUNTS,
-    CMD_BLOCKS,
-    CMD_CLOSE,
-    CMD_DISCARD,
-    CMD_HOLD,
-    CMD_KILL,
-    CMD_MOVE,
-    CMD_NEW_EPOCH,
-    CMD_RECOMPUTE,
-    CMD_REOPEN,
-    CMD_RESUME,
-    CMD_REVIVE,
-    CMD_START,
-    CMD_SWITCH_OFF,
-    CMD_TOTALS,
-    CMD_VERSION,
-    DO_KILL,
-    DO_MOVE,
-    DO_RECOMPUTE,
-    DOWN,
-    G_ABORTED,
-    G_OPEN,
-    IDLE,
-    NOTHING,
-    WAKE,
-)
 
 
 @compiled
@@ -82,10 +51,10 @@ def hold(fleet: int, which: int, t: float, until: float) -> None:
         i = row_of(fleet, which, k)
         instance = instance_at(w.instances, i)
         instance.hold_until = until
-        if instance.kind == WAKE:
+        if instance.kind == tables.WAKE:
             set_next(fleet, i, max(until, t))
         else:
-            ask(fleet, i, NOTHING, t)
+            ask(fleet, i, tables.NOTHING, t)
 
 
 @compiled
@@ -94,7 +63,7 @@ def resume(fleet: int, t: float) -> None:
     w = fleet_at(fleet, 0)
     for i in range(w.n_rows):
         instance_at(w.instances, i).hold_until = t
-        if instance_at(w.instances, i).kind == WAKE:
+        if instance_at(w.instances, i).kind == tables.WAKE:
             set_next(fleet, i, t)
 
 
@@ -102,7 +71,7 @@ def resume(fleet: int, t: float) -> None:
 def recompute(fleet: int, which: int, t: float) -> None:
     """Running requests lose their cache at the next boundary and prefill again."""
     for i in range(first_of(which), end_of(fleet, which)):
-        ask(fleet, i, DO_RECOMPUTE, t)
+        ask(fleet, i, tables.DO_RECOMPUTE, t)
 
 
 @compiled
@@ -130,10 +99,10 @@ def discard(fleet: int, first: int, t: float) -> int:
     n = 0
     for g in range(first_of(first), w.next_group + (1 if w.sent > 0 else 0)):
         group = group_at(w.groups, g)
-        if group.doomed == 0 or group.status != G_OPEN:
+        if group.doomed == 0 or group.status != tables.G_OPEN:
             continue
         n += 1
-        group.status = G_ABORTED
+        group.status = tables.G_ABORTED
         w.aborted_groups += 1
         owe(fleet, g)
         lose_rest(fleet, g, t)
@@ -145,7 +114,7 @@ def move(fleet: int, i: int, to: int, t: float) -> None:
     """The requests of instance i go to instance `to` at its next boundary, or back to the client (-1)."""
     w = fleet_at(fleet, 0)
     instance_at(w.instances, i).move_to = to
-    ask(fleet, i, DO_MOVE, t)
+    ask(fleet, i, tables.DO_MOVE, t)
 
 
 @compiled
@@ -154,7 +123,7 @@ def kill(fleet: int, i: int, t: float) -> None:
     w = fleet_at(fleet, 0)
     instance_at(w.instances, i).accepting = 0
     show_load(fleet, i)
-    ask(fleet, i, DO_KILL, t)
+    ask(fleet, i, tables.DO_KILL, t)
 
 
 @compiled
@@ -178,11 +147,13 @@ def switch_off(fleet: int, i: int, t: float) -> None:
     """A closed instance that is empty, or failed, is given back: its GPUs are no longer ours."""
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
-    if instance.kind == DOWN or (instance.load == 0 and (instance.kind == IDLE or instance.kind == WAKE)):
+    if instance.kind == tables.DOWN or (
+        instance.load == 0 and (instance.kind == tables.IDLE or instance.kind == tables.WAKE)
+    ):
         for k in range(rows_of(fleet, i)):
             row = row_of(fleet, i, k)
-            account(fleet, row, ACC_OFF, t)
-            instance_at(w.instances, row).kind = DOWN
+            account(fleet, row, tables.ACC_OFF, t)
+            instance_at(w.instances, row).kind = tables.DOWN
             set_next(fleet, row, math.inf)
 
 
@@ -190,7 +161,7 @@ def switch_off(fleet: int, i: int, t: float) -> None:
 def start(fleet: int, i: int, t: float) -> None:
     """An instance that was given back has a machine again: its GPUs are ours, and it does not serve yet."""
     for k in range(rows_of(fleet, i)):
-        account(fleet, row_of(fleet, i, k), ACC_DOWN, t)
+        account(fleet, row_of(fleet, i, k), tables.ACC_DOWN, t)
 
 
 @compiled
@@ -200,9 +171,9 @@ def revive(fleet: int, i: int, t: float) -> None:
     instance_at(w.instances, i).accepting = 1
     for k in range(rows_of(fleet, i)):
         row = row_of(fleet, i, k)
-        instance_at(w.instances, row).kind = IDLE
+        instance_at(w.instances, row).kind = tables.IDLE
         instance_at(w.instances, row).epoch += 1
-        account(fleet, row, ACC_IDLE, t)
+        account(fleet, row, tables.ACC_IDLE, t)
     show_load(fleet, i)
     for k in range(rows_of(fleet, i)):
         at_boundary(fleet, row_of(fleet, i, k), t)  # a hold of the whole fleet holds this one too
@@ -240,22 +211,22 @@ def add_up(fleet: int, t: float) -> None:
         w.hit_tokens += instance.hit_tokens
         w.host_tokens += instance.host_tokens
         if i < w.n_instances:
-            w.up += instance.account != ACC_OFF
+            w.up += instance.account != tables.ACC_OFF
             w.kv_sum += instance.kv_sum
             w.generated += instance.generated
             w.preemptions += instance.preemptions
             w.kv_used += blocks_on(fleet, i, t)
-            line, since = line_at(w.accounts, i, ACCOUNTS * 8), t - instance.since
-            w.busy_s += float_at(line, ACC_BUSY)
-            w.busy_s += since if instance.account == ACC_BUSY else 0.0
-            w.paused_s += float_at(line, ACC_PAUSED)
-            w.paused_s += since if instance.account == ACC_PAUSED else 0.0
-            w.idle_s += float_at(line, ACC_IDLE)
-            w.idle_s += since if instance.account == ACC_IDLE else 0.0
-            w.down_s += float_at(line, ACC_DOWN)
-            w.down_s += since if instance.account == ACC_DOWN else 0.0
-            w.off_s += float_at(line, ACC_OFF)
-            w.off_s += since if instance.account == ACC_OFF else 0.0
+            line, since = line_at(w.accounts, i, tables.ACCOUNTS * 8), t - instance.since
+            w.busy_s += float_at(line, tables.ACC_BUSY)
+            w.busy_s += since if instance.account == tables.ACC_BUSY else 0.0
+            w.paused_s += float_at(line, tables.ACC_PAUSED)
+            w.paused_s += since if instance.account == tables.ACC_PAUSED else 0.0
+            w.idle_s += float_at(line, tables.ACC_IDLE)
+            w.idle_s += since if instance.account == tables.ACC_IDLE else 0.0
+            w.down_s += float_at(line, tables.ACC_DOWN)
+            w.down_s += since if instance.account == tables.ACC_DOWN else 0.0
+            w.off_s += float_at(line, tables.ACC_OFF)
+            w.off_s += since if instance.account == tables.ACC_OFF else 0.0
     for k in range(w.n_stations):
         tally(fleet, k, t)
 
@@ -263,34 +234,34 @@ def add_up(fleet: int, t: float) -> None:
 @entry("f8(i8, i8, i8, f8, f8)")
 def command(fleet: int, what: int, which: int, t: float, value: float) -> float:
     """The one door for a run: does `what` (a CMD_ code) at time t to instance, group bound or todo `which`."""
-    if what == CMD_HOLD:
+    if what == tables.CMD_HOLD:
         hold(fleet, which, t, value)
-    elif what == CMD_RESUME:
+    elif what == tables.CMD_RESUME:
         resume(fleet, t)
-    elif what == CMD_RECOMPUTE:
+    elif what == tables.CMD_RECOMPUTE:
         recompute(fleet, which, t)
-    elif what == CMD_DISCARD:
+    elif what == tables.CMD_DISCARD:
         return float(discard(fleet, which, t))
-    elif what == CMD_NEW_EPOCH:
+    elif what == tables.CMD_NEW_EPOCH:
         new_epoch(fleet, which)
-    elif what == CMD_VERSION:
+    elif what == tables.CMD_VERSION:
         serve_version(fleet, which, int(value), t)
-    elif what == CMD_MOVE:
+    elif what == tables.CMD_MOVE:
         move(fleet, which, int(value), t)
-    elif what == CMD_BLOCKS:
+    elif what == tables.CMD_BLOCKS:
         return float(blocks_used(fleet, which, t))
-    elif what == CMD_KILL:
+    elif what == tables.CMD_KILL:
         kill(fleet, which, t)
-    elif what == CMD_CLOSE:
+    elif what == tables.CMD_CLOSE:
         close(fleet, which)
-    elif what == CMD_REOPEN:
+    elif what == tables.CMD_REOPEN:
         reopen(fleet, which)
-    elif what == CMD_SWITCH_OFF:
+    elif what == tables.CMD_SWITCH_OFF:
         switch_off(fleet, which, t)
-    elif what == CMD_START:
+    elif what == tables.CMD_START:
         start(fleet, which, t)
-    elif what == CMD_REVIVE:
+    elif what == tables.CMD_REVIVE:
         revive(fleet, which, t)
-    elif what == CMD_TOTALS:
+    elif what == tables.CMD_TOTALS:
         add_up(fleet, t)
     return 0.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from fleetsim.engine.kernel import tables
 from fleetsim.engine.kernel.addresses import (
     fleet_at,
     float_at,
@@ -19,21 +20,11 @@ from fleetsim.engine.kernel.addresses import (
     put_int32,
     sample_at,
 )
+from fleetsim.engine.kernel.deadlines import start_clock
 from fleetsim.engine.kernel.instance import cut, mark
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import set_load, wait_back
 from fleetsim.engine.kernel.prefill import prefill_for
-from fleetsim.engine.kernel.tables import (
-    EVALUATED,
-    G_NEW,
-    G_OPEN,
-    IDLE,
-    MORE,
-    PREFILLING,
-    PREFIX_AFFINITY,
-    ROUND_ROBIN,
-    UNSENT,
-)
 from fleetsim.engine.kernel.trees import tree_first
 
 
@@ -41,7 +32,7 @@ from fleetsim.engine.kernel.trees import tree_first
 def route(fleet: int) -> int:
     """The next instance with room, in turn or the least loaded one; -1 if none has room."""
     w = fleet_at(fleet, 0)
-    if w.routing != ROUND_ROBIN:
+    if w.routing != tables.ROUND_ROBIN:
         return -1 if float_at(w.loads, 1) == math.inf else tree_first(w.loads, w.half)
     for j in range(w.n_instances):
         i = (w.robin + j) % w.n_instances
@@ -55,7 +46,7 @@ def route(fleet: int) -> int:
 def route_sample(fleet: int, g: int) -> int:
     """The instance for a sample of group g: with prefix affinity one that holds a sibling, if it is not too loaded."""
     w = fleet_at(fleet, 0)
-    if w.routing == PREFIX_AFFINITY and g >= 0:
+    if w.routing == tables.PREFIX_AFFINITY and g >= 0:
         least = float_at(w.loads, 1)
         first = group_at(w.groups, g).first
         for s in range(first, first + group_at(w.groups, g).size):
@@ -86,7 +77,7 @@ def await_engine(fleet: int, row: int, s: int, t: float) -> None:
     w = fleet_at(fleet, 0)
     engine = instance_at(w.instances, row)
     wait_back(fleet, row, s)
-    if engine.kind == IDLE:
+    if engine.kind == tables.IDLE:
         mark(fleet, row, t)
         return
     before = engine.loading if w.hosts == 1 else 0  # what these wait for holds up nobody
@@ -104,7 +95,7 @@ def enqueue(fleet: int, i: int, s: int, t: float) -> None:
         await_engine(fleet, i, s, t)
         return
     S.prefill = prefill_for(fleet, i, s)
-    S.side = PREFILLING
+    S.side = tables.PREFILLING
     await_engine(fleet, S.prefill, s, t)
 
 
@@ -131,7 +122,9 @@ def send(fleet: int, i: int, s: int, t: float) -> None:
     S.sent_s = t
     if S.goal == 0:
         S.goal = turn_goal(fleet, s)
-    set_load(fleet, i, MORE)
+    set_load(fleet, i, tables.MORE)
+    start_clock(fleet, s, tables.EPISODE, t)
+    start_clock(fleet, s, tables.TURN, t)
     enqueue(fleet, i, s, t)
 
 
@@ -195,8 +188,8 @@ def begin_group(fleet: int, g: int, i: int, t: float) -> None:
     w = fleet_at(fleet, 0)
     group = group_at(w.groups, g)
     version = instance_at(w.instances, i).version
-    if group.status == G_NEW:
-        group.status = G_OPEN
+    if group.status == tables.G_NEW:
+        group.status = tables.G_OPEN
         group.version = version
         group.submit_s = t
         reserve(fleet, g)
@@ -216,7 +209,7 @@ def deal(fleet: int, t: float) -> bool:
     for k in range(1, w.n_lanes + 1):
         lane = lane_at(w.lanes, k)
         while lane.free > 0:
-            if lane.left == 0 or group_at(w.groups, lane.group).status != G_OPEN:
+            if lane.left == 0 or group_at(w.groups, lane.group).status != tables.G_OPEN:
                 lane.left = 0
                 share = (w.begun + max(w.credits, 1) + w.n_lanes - 1) // w.n_lanes
                 if not may_start(fleet) or lane.begun >= share:
@@ -236,7 +229,7 @@ def deal(fleet: int, t: float) -> bool:
                 put_int32(w.lane_of, g, k)
             s = group_at(w.groups, g).first + group_at(w.groups, g).size - lane.left
             lane.left -= 1
-            if sample_at(w.samples, s).status == UNSENT:  # it may be complete without it
+            if sample_at(w.samples, s).status == tables.UNSENT:  # it may be complete without it
                 send(fleet, i, s, t)
                 begin_group(fleet, g, i, t)
     return True
@@ -250,7 +243,7 @@ def dispatch(fleet: int, t: float) -> bool:
         return True
     while w.n_requeued > 0 and w.in_flight < w.cap:
         g = sample_at(w.samples, int32_at(w.requeue, w.n_requeued - 1)).group
-        if w.n_blocked > 0 and group_at(w.groups, g).zero_variance < EVALUATED:
+        if w.n_blocked > 0 and group_at(w.groups, g).zero_variance < tables.EVALUATED:
             return True
         i = route_sample(fleet, g)
         if i < 0:

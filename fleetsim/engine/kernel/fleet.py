@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+from fleetsim.engine.kernel import tables
 from fleetsim.engine.kernel.addresses import fleet_at, float_at, instance_at, int32_at, sample_at
+from fleetsim.engine.kernel.boundary import run_out
 from fleetsim.engine.kernel.dispatch import dispatch, route_sample, send
 from fleetsim.engine.kernel.instance import EPSILON
 from fleetsim.engine.kernel.jit import compiled, entry
@@ -14,20 +16,6 @@ from fleetsim.engine.kernel.plan import plan
 from fleetsim.engine.kernel.prompts import land_prompts
 from fleetsim.engine.kernel.stations import leave_queue
 from fleetsim.engine.kernel.steering import steer
-from fleetsim.engine.kernel.tables import (
-    AT_LIMIT,
-    BATCH_READY,
-    EMPTY,
-    IDLE,
-    JUMP,
-    LOG_FULL,
-    NEED_GROUPS,
-    NOTHING_MOVES,
-    OUT_OF_PATIENCE,
-    STEP,
-    TOO_FULL,
-    UNSENT,
-)
 from fleetsim.engine.kernel.trees import timer_pop, timers_meet, tree_first
 
 
@@ -67,7 +55,7 @@ def plan_marked(fleet: int) -> None:
     for j in range(w.n_dirty):
         i = int32_at(w.dirty, j)
         instance_at(w.instances, i).dirty = 0
-        if instance_at(w.instances, i).kind == IDLE:
+        if instance_at(w.instances, i).kind == tables.IDLE:
             plan(fleet, i)
     w.n_dirty = 0
 
@@ -93,7 +81,7 @@ def move_judge(judge: int, now: float, horizon: float) -> None:
     while w.n_timers > 0 and float_at(w.timer_s, 0) <= horizon:
         r = timer_pop(w.timer_s, w.timer_key, w.n_timers)
         w.n_timers -= 1
-        if sample_at(w.samples, r).status == UNSENT:
+        if sample_at(w.samples, r).status == tables.UNSENT:
             put_to(judge, r, now)
         else:
             come_back(judge, r, now)
@@ -107,7 +95,12 @@ def some_drained(fleet: int) -> bool:
     w = fleet_at(fleet, 0)
     for i in range(w.n_instances):
         instance = instance_at(w.instances, i)
-        if instance.draining == 1 and instance.load == 0 and instance.kind != JUMP and instance.kind != STEP:
+        if (
+            instance.draining == 1
+            and instance.load == 0
+            and instance.kind != tables.JUMP
+            and instance.kind != tables.STEP
+        ):
             return True
     return False
 
@@ -120,27 +113,27 @@ def advance(fleet: int, limit: float, want: int) -> int:
     that is `draining`), OUT_OF_PATIENCE (asked for by `patience`), NOTHING_MOVES (no event is pending before an
     infinite limit), NEED_GROUPS (call again once more groups are drawn), LOG_FULL (call again once the log is
     emptied: where it returns, nothing of the next pass has been done) or TOO_FULL (the law that follows the caches
-    wants groups cancelled). Events that lie within rounding of each other happen together: landings first, then timers,
-    calls that leave a queue, judges, arrivals, what is sent, plans; equal times go by instance index, those of timers
-    by sample. A look of that law comes behind all that happens at its time, also outside the fleet at `limit`.
+    wants groups cancelled). Events that lie within rounding of each other happen together: landings first, then times
+    that are over, timers, calls that leave a queue, judges, arrivals, what is sent, plans; equal times go by instance
+    index, those of timers by sample. A look of that law comes behind all at its time, also outside at `limit`.
     """
     w = fleet_at(fleet, 0)
     while True:
         if w.n_log > w.most_log:
-            return LOG_FULL
+            return tables.LOG_FULL
         if not settle(fleet):
-            return NEED_GROUPS
+            return tables.NEED_GROUPS
         if w.n_ready >= want:
-            return BATCH_READY
+            return tables.BATCH_READY
         if w.until_empty == 1 and w.in_flight == 0:
-            return EMPTY
+            return tables.EMPTY
         if w.n_draining > 0 and some_drained(fleet):
-            return EMPTY
+            return tables.EMPTY
         if w.completed_groups + w.aborted_groups >= w.wake:
-            return BATCH_READY
+            return tables.BATCH_READY
         if w.completed_groups + w.aborted_groups >= w.patience:
-            return OUT_OF_PATIENCE
-        t = min(float_at(w.clock, 1), w.late_s)
+            return tables.OUT_OF_PATIENCE
+        t = min(float_at(w.clock, 1), w.late_s, w.due_s)
         if w.n_timers > 0:
             t = min(t, float_at(w.timer_s, 0))
         if w.n_arrived < w.n_arrivals:
@@ -148,18 +141,20 @@ def advance(fleet: int, limit: float, want: int) -> int:
         if w.judges != 0:
             t = min(t, next_of_judges(fleet))
         if t == math.inf and limit == math.inf:
-            return NOTHING_MOVES
+            return tables.NOTHING_MOVES
         if w.steer_every > 0.0 and w.steer_s < min(t, limit):
             w.now = max(w.now, w.steer_s)
             if steer(fleet):
-                return TOO_FULL
+                return tables.TOO_FULL
             continue
         if t > limit:
             w.now = max(w.now, limit)
-            return AT_LIMIT
+            return tables.AT_LIMIT
         w.now = max(w.now, t)
         horizon = t + EPSILON * (1.0 + abs(t))
         land_all(fleet, horizon)
+        while w.due_s <= horizon:
+            run_out(fleet, t)
         timers_meet(w.timer_s, w.timer_key, w.n_timers, horizon)
         while w.n_timers > 0 and float_at(w.timer_s, 0) <= horizon:
             s = timer_pop(w.timer_s, w.timer_key, w.n_timers)

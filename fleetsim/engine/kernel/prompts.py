@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from fleetsim.engine.kernel import tables
 from fleetsim.engine.kernel.addresses import fleet_at, float_at, instance_at, sample_at
 from fleetsim.engine.kernel.batch import start
 from fleetsim.engine.kernel.blocks import context, give_back, look_up, publish, remember_turn, take, units, units_of
@@ -17,18 +18,6 @@ from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.landing import end_turn
 from fleetsim.engine.kernel.members import unlink
 from fleetsim.engine.kernel.sharing import announce, prompt_done, worth_waiting
-from fleetsim.engine.kernel.tables import (
-    ACC_BUSY,
-    ACC_IDLE,
-    AWAY,
-    BROUGHT,
-    DECODING,
-    IDLE,
-    LANDING,
-    STEP,
-    TENSORRT,
-    VLLM,
-)
 from fleetsim.engine.kernel.trees import timer_push
 from fleetsim.engine.kernel.windows import prompts_in_window, see_prompt
 
@@ -56,7 +45,7 @@ def continue_prompt(fleet: int, row: int) -> tuple[int, float]:
     see_prompt(fleet, row, done, chunk)
     if S.computed == context(fleet, p):
         engine.partial = -1
-        if w.scheduler == VLLM:
+        if w.scheduler == tables.VLLM:
             publish(fleet, row, p)
     return chunk, chunk * done + 0.5 * chunk * (chunk + 1)
 
@@ -74,7 +63,7 @@ def plan_prompts(fleet: int, row: int) -> None:
     while s >= 0 and budget > 0 and engine.running < w.prompt_seqs:
         S = sample_at(w.samples, s)
         following = S.next
-        if w.scheduler == TENSORRT and worth_waiting(fleet, row, s):
+        if w.scheduler == tables.TENSORRT and worth_waiting(fleet, row, s):
             s = following
             continue
         length = context(fleet, s)
@@ -88,26 +77,26 @@ def plan_prompts(fleet: int, row: int) -> None:
         S.computed = found * size + chunk
         prefill += chunk
         budget -= chunk
-        if w.scheduler == TENSORRT:
+        if w.scheduler == tables.TENSORRT:
             announce(fleet, row, s)
         if engine.partial >= 0:
             break
-        if w.scheduler == VLLM:
+        if w.scheduler == tables.VLLM:
             publish(fleet, row, s)
         s = following
     if prefill == 0:
-        engine.kind = IDLE
-        if engine.account != ACC_IDLE:
-            account(fleet, row, ACC_IDLE, engine.t0)
+        engine.kind = tables.IDLE
+        if engine.account != tables.ACC_IDLE:
+            account(fleet, row, tables.ACC_IDLE, engine.t0)
         set_next(fleet, row, math.inf)
         return
     seconds = float_at(w.prompt_table_s, prefill) + w.prompt_token_s * prefill + w.prompt_pair_s * pairs
     if w.window > 0:
         seconds += w.prompt_window_pair_s * prompts_in_window(fleet, row)
-    engine.kind = STEP
+    engine.kind = tables.STEP
     engine.prefilled += prefill
-    if engine.account != ACC_BUSY:
-        account(fleet, row, ACC_BUSY, engine.t0)
+    if engine.account != tables.ACC_BUSY:
+        account(fleet, row, tables.ACC_BUSY, engine.t0)
     set_next(fleet, row, engine.t0 + seconds * engine.slow)
 
 
@@ -116,10 +105,10 @@ def hand_over(fleet: int, row: int, s: int, t: float) -> None:
     """A computed prompt leaves for the instance where it decodes; a request of one token ends here."""
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
-    if w.scheduler != VLLM:
+    if w.scheduler != tables.VLLM:
         prompt_done(fleet, row, s)
     if S.made + 1 == S.goal:
-        S.side = DECODING
+        S.side = tables.DECODING
         S.made += 1
         instance_at(w.instances, S.instance).generated += 1
         if S.first_token_s < 0.0:
@@ -131,8 +120,8 @@ def hand_over(fleet: int, row: int, s: int, t: float) -> None:
     if S.turn + 1 < S.turns:
         remember_turn(fleet, row, s)
     give_back(fleet, row, s)
-    S.side = BROUGHT
-    S.status = AWAY
+    S.side = tables.BROUGHT
+    S.status = tables.AWAY
     moved_s = t + w.transfer_s + w.transfer_token_s * context(fleet, s)
     timer_push(w.timer_s, w.timer_key, w.n_timers, moved_s, s)
     w.n_timers += 1
@@ -144,12 +133,12 @@ def land_prompts(fleet: int, row: int, t: float) -> None:
     w = fleet_at(fleet, 0)
     engine = instance_at(w.instances, row)
     kind = engine.kind
-    engine.kind = LANDING
+    engine.kind = tables.LANDING
     set_next(fleet, row, math.inf)
-    if kind == STEP:
+    if kind == tables.STEP:
         while engine.head >= 0 and engine.head != engine.partial:  # one that ends may take siblings with it
             hand_over(fleet, row, engine.head, t)
-    engine.kind = IDLE
+    engine.kind = tables.IDLE
     at_boundary(fleet, row, t)
-    if engine.kind == IDLE:
+    if engine.kind == tables.IDLE:
         mark(fleet, row, t)

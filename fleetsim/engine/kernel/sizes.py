@@ -12,20 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetsim.engine.kernel.tables import (
-    ACCOUNTS,
-    GROUP,
-    INSTANCE,
-    LANE,
-    LEVELS,
-    LOG,
-    NEEDS,
-    POOL,
-    PREFIX,
-    SAMPLE,
-    STATION,
-    VISIT,
-)
+from fleetsim.engine.kernel import tables
 
 INT, FLOAT, SHORT = np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.int32)
 
@@ -66,13 +53,15 @@ def _drafting(w: Any) -> tuple[int, ...]:
 
 
 SIZES: dict[str, TableSize] = {
-    "samples": TableSize(SAMPLE, _samples, "rows of groups: first .. first + size - 1, drawn together with the group"),
-    "groups": TableSize(GROUP, _groups, "dispatch sends group next_group only while it is below n_groups"),
+    "samples": TableSize(
+        tables.SAMPLE, _samples, "rows of groups: first .. first + size - 1, drawn together with the group"
+    ),
+    "groups": TableSize(tables.GROUP, _groups, "dispatch sends group next_group only while it is below n_groups"),
     "prefixes": TableSize(
-        PREFIX, lambda w: (w["cap_prefixes"],), "new_prefix gives no row beyond cap_prefixes, but -1"
+        tables.PREFIX, lambda w: (w["cap_prefixes"],), "new_prefix gives no row beyond cap_prefixes, but -1"
     ),
     "instances": TableSize(
-        INSTANCE, _rows, "routers choose leaves that hold a load; prefill engines follow the instances"
+        tables.INSTANCE, _rows, "routers choose leaves that hold a load; prefill engines follow the instances"
     ),
     "ends": TableSize(
         INT, lambda w: (w["n_instances"], w["most_seqs"]), "schedulers run max_num_seqs requests at most"
@@ -103,12 +92,16 @@ SIZES: dict[str, TableSize] = {
     "blocked": TableSize(SHORT, _groups, "a group meets the buffer once"),
     "owed": TableSize(SHORT, _groups, "a group is lost once, and one that starts takes one out"),
     "dirty": TableSize(SHORT, _rows, "a row is put there when its flag is set, and is asked for once"),
-    "stations": TableSize(STATION, lambda w: (w["n_stations"],), "`tool_station` and `reward_station` are below it"),
-    "visits": TableSize(VISIT, lambda w: (w["n_samples"] if w["n_stations"] else 0,), "a sample's own row"),
-    "needs": TableSize(
-        FLOAT, lambda w: (2 if w["n_stations"] else 0, int(NEEDS)), "a share below 1 of so many; one of two lines"
+    "stations": TableSize(
+        tables.STATION, lambda w: (w["n_stations"],), "`tool_station` and `reward_station` are below it"
     ),
-    "levels": TableSize(FLOAT, lambda w: (2 * w["n_stations"], int(LEVELS)), "`level_of` ends below LEVELS"),
+    "visits": TableSize(tables.VISIT, lambda w: (w["n_samples"] if w["n_stations"] else 0,), "a sample's own row"),
+    "needs": TableSize(
+        FLOAT,
+        lambda w: (2 if w["n_stations"] else 0, int(tables.NEEDS)),
+        "a share below 1 of so many; one of two lines",
+    ),
+    "levels": TableSize(FLOAT, lambda w: (2 * w["n_stations"], int(tables.LEVELS)), "`level_of` ends below LEVELS"),
     "warm_s": TableSize(FLOAT, lambda w: (w["n_stations"], max(1, w["most_warm"])), "`warm_next` is taken modulo warm"),
     "reward_s": TableSize(FLOAT, _samples, "a sample's own row"),
     "tool_s": TableSize(
@@ -118,7 +111,7 @@ SIZES: dict[str, TableSize] = {
     "goals": TableSize(SHORT, lambda w: (w["n_calls"] if w["has_goals"] else 0,), "as tool_s; read where `has_goals`"),
     "arrival_s": TableSize(FLOAT, lambda w: (w["n_arrivals"],), "n_arrived stops at n_arrivals"),
     "arrival": TableSize(SHORT, lambda w: (w["n_arrivals"],), "n_arrived stops at n_arrivals"),
-    "accounts": TableSize(FLOAT, lambda w: (w["n_rows"], int(ACCOUNTS)), "an account is one of the ACC_ codes"),
+    "accounts": TableSize(FLOAT, lambda w: (w["n_rows"], int(tables.ACCOUNTS)), "an account is one of the ACC_ codes"),
     "drafts": TableSize(
         SHORT, _drafting, "decodes run, so they are max_num_seqs at most; read only where `speculates`"
     ),
@@ -127,9 +120,16 @@ SIZES: dict[str, TableSize] = {
     "growths": TableSize(
         SHORT, lambda w: (w["ages"], w["most_drafts"]), "an age is held below `ages`; drafts are below most_drafts"
     ),
-    "pools": TableSize(POOL, lambda w: (w["n_pools"],), "an instance's own pool, as `World` gives it"),
-    "log": TableSize(LOG, lambda w: (w["cap_log"],), "account writes no row beyond cap_log, and counts those lost"),
+    "pools": TableSize(tables.POOL, lambda w: (w["n_pools"],), "an instance's own pool, as `World` gives it"),
+    "log": TableSize(
+        tables.LOG, lambda w: (w["cap_log"],), "account writes no row beyond cap_log, and counts those lost"
+    ),
     "loaded_s": TableSize(FLOAT, lambda w: (w["n_samples"] if w["hosts"] else 0,), "a sample's own row"),
-    "lanes": TableSize(LANE, lambda w: (w["n_lanes"] + 1,), "`deal` counts to n_lanes, and 0 is nobody's"),
+    "lanes": TableSize(tables.LANE, lambda w: (w["n_lanes"] + 1,), "`deal` counts to n_lanes, and 0 is nobody's"),
     "lane_of": TableSize(SHORT, _groups, "a group's own row"),
+    "deadlines": TableSize(
+        tables.DEADLINE,
+        lambda w: (2 * w["n_samples"] if w["turn_limit"] + w["episode_limit"] > -2 else 0,),
+        "a sample's two",
+    ),
 }

@@ -16,8 +16,9 @@ import math
 import numpy as np
 
 from fleetsim.engine.kernel.addresses import fleet_at, float_at, line_at, put_float, station_at, visit_at
+from fleetsim.engine.kernel.deadlines import episode_ends
 from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.tables import FAILED, IN_SERVICE, LATE, LEVELS, NEEDS, NOWHERE, QUEUED, SERVED
+from fleetsim.engine.kernel.tables import CUT, FAILED, IN_SERVICE, LATE, LEVELS, NEEDS, NOWHERE, QUEUED, SERVED
 from fleetsim.engine.kernel.trees import timer_push
 
 # A wait that is longer is counted as this long.
@@ -150,7 +151,8 @@ def serve(fleet: int, s: int, t: float) -> None:
     w = fleet_at(fleet, 0)
     V = visit_at(w.visits, s)
     station = station_at(w.stations, V.station)
-    last_s = max(t, V.came_s + station.timeout_s)
+    own_end_s, cut_s = V.came_s + station.timeout_s, episode_ends(fleet, s)
+    last_s = max(t, min(own_end_s, cut_s))
     turn_s = max(t, station.open_s)
     begin_s = min(turn_s, last_s)
     station.waited_s += begin_s - t
@@ -163,7 +165,7 @@ def serve(fleet: int, s: int, t: float) -> None:
     V.outcome = SERVED
     if V.due_s > last_s:
         V.due_s = last_s
-        V.outcome = LATE
+        V.outcome = LATE if own_end_s <= cut_s else CUT
     elif station.failure_share > 0.0 and uniform(w.chance, 2 * s, V.calls) < station.failure_share:
         V.outcome = FAILED
     V.where = IN_SERVICE
@@ -268,6 +270,28 @@ def count_end(fleet: int, s: int) -> None:
     station.served += V.outcome == SERVED
     station.failed += V.outcome == FAILED
     station.late += V.outcome == LATE
+
+
+@compiled
+def take_out(fleet: int, s: int, t: float) -> None:
+    """A call that waits, wherever it stands, waits no longer."""
+    w = fleet_at(fleet, 0)
+    V = visit_at(w.visits, s)
+    station = station_at(w.stations, V.station)
+    if station.head == s:
+        first_out(fleet, V.station, t)
+        look_at_heads(fleet, t)
+    else:
+        tally(fleet, V.station, t)
+        before = station.head
+        while visit_at(w.visits, before).next != s:
+            before = visit_at(w.visits, before).next
+        visit_at(w.visits, before).next = V.next
+        if station.tail == s:
+            station.tail = before
+        station.waiting -= 1
+    V.where = NOWHERE
+    count_wait(fleet, V.station, t - V.came_s)
 
 
 @compiled

@@ -34,8 +34,11 @@ NOTHING, DO_DISCARD, DO_RECOMPUTE, _, DO_KILL = _codes(5)
 DO_MOVE = np.int64(8)
 # where a call of a tool or a reward is, how it ends, and what becomes of a rollout whose last try was in vain
 NOWHERE, QUEUED, IN_SERVICE = _codes(3)
-SERVED, FAILED, LATE = _codes(3)
-DROPPED, TRUNCATED, RETRIED = _codes(3)
+SERVED, FAILED, LATE, CUT = _codes(4)  # CUT: by the end of its episode
+DROPPED, TRUNCATED, RETRIED, MASKED, WITHHELD, WAITED = _codes(6)
+# what a time limit is of, and its clock: of a sample two rows of `deadlines`
+TURN, EPISODE = _codes(2)
+OFF, COUNTING, OVER = _codes(3)
 # lines of `needs`: seconds of calls that are made again
 TOOL_NEEDS, REWARD_NEEDS = _codes(2)
 NEEDS = np.int64(4096)
@@ -96,14 +99,12 @@ SAMPLE = np.dtype(
         ("instance", "i8"),
         ("preemptions", "i4"),
         ("turn", "i2"),
+        ("masked", "i1"),  # nothing is learned from it
         ("first_version", "i4"),  # weight version that made its first token
         ("pending", "i1"),  # judges that have not answered; so of a group
         ("turns", "i2"),
         ("first_call", "i4"),  # row of the call after its first turn; the others follow
-        (
-            "asks",
-            "i4",
-        ),  # first request of the judge that reads it; of such a request: the sample that it reads; -1 = none
+        ("asks", "i4"),  # first request of the judge that reads it; of such a request: what it reads; -1 = none
         ("sent_s", "f8"),  # when its instance got it: from the client, or from another instance
         ("first_token_s", "f8"),
         ("finish_s", "f8"),
@@ -255,7 +256,7 @@ STATION = np.dtype(
         ("failure_share", "f8"),
         ("tries", "i8"),  # of a call, the first one included
         ("episode", "i1"),  # a worker stays with its rollout; else each call takes a fresh one
-        ("policy", "i1"),  # DROPPED, TRUNCATED or RETRIED
+        ("policy", "i1"),  # DROPPED .. WAITED
         ("head", "i8"),  # of the calls that wait: first come, first served
         ("tail", "i8"),
         ("waiting", "i8"),
@@ -273,6 +274,8 @@ STATION = np.dtype(
         ("home", "i8"),  # whose calls come here: itself, or the station whose overflow this row is
         ("overflow", "i8"),  # row of the workers who take what its own are too few for; 0 = there are none
         ("after_s", "f8"),  # they take a call that has waited so long
+        ("first_due", "i8"),  # of a time limit: the clocks that count, rows of `deadlines` (`deadlines.py`)
+        ("last_due", "i8"),
     ],
     align=True,
 )
@@ -295,6 +298,9 @@ VISIT = np.dtype(
     align=True,
 )
 
+# A clock of a time limit, of one of its sample's two.
+DEADLINE = np.dtype([("at_s", "f8"), ("prev", "i8"), ("next", "i8"), ("state", "i1")], align=True)
+
 # Environments that play the same groups, one place for each sample of one: they have their own share of what is let in.
 LANE = np.dtype(
     [
@@ -314,7 +320,7 @@ ADDRESSES = (
     "samples", "groups", "prefixes", "instances", "ends", "crossings", "residues", "clock", "loads", "table_s",
     "prompt_table_s", "timer_s", "timer_key", "requeue", "ready", "blocked", "owed", "dirty", "stations", "visits",
     "needs", "levels", "warm_s", "reward_s", "tool_s", "tool_tokens", "goals", "arrival_s", "arrival", "accounts",
-    "drafts", "draft_s", "draft_kv_s", "growths", "pools", "log", "loaded_s", "lanes", "lane_of",
+    "drafts", "draft_s", "draft_kv_s", "growths", "pools", "log", "loaded_s", "lanes", "lane_of", "deadlines",
 )  # fmt: skip
 
 FLEET = np.dtype(
@@ -384,6 +390,9 @@ FLEET = np.dtype(
         ("most_warm", "i8"),  # of any station
         ("tool_station", "i8"),  # where tools are called and rewards are computed; -1 = nowhere: nothing limits them
         ("reward_station", "i8"),
+        ("turn_limit", "i8"),  # rows of the stations that limit a turn and an episode; -1 = nothing does
+        ("episode_limit", "i8"),
+        ("due_s", "f8"),  # when the next such time is over
         ("late_s", "f8"),  # when the next call that waits is timed out, or goes to an overflow; so of a judge
         ("chance", "i8"),  # the seed of failures
         ("turns", "i8"),  # 1 = of every sample
@@ -403,10 +412,7 @@ FLEET = np.dtype(
         ("gate_request_s", "f8"),  # between a request and the next one: for itself, and for each of its tokens
         ("gate_token_s", "f8"),
         ("reach_s", "f8"),  # until a request is there
-        (
-            "beyond",
-            "i8",
-        ),  # fleet row of a judge's overflow, which holds the same requests once more; 0 = none
+        ("beyond", "i8"),  # fleet row of a judge's overflow, which holds the same requests once more; 0 = none
         ("behind", "i8"),  # of an overflow: the judge
         ("after_s", "f8"),  # it takes a request that has waited so long for a place
         ("line_head", "i8"),  # requests that wait for a place at a judge with an overflow, first come, first served

@@ -20,6 +20,7 @@ from itertools import pairwise
 import numpy as np
 from msgspec import Struct
 
+from fleetsim.contrast import Mean
 from fleetsim.history.counters import growth_between
 from fleetsim.history.history import Floats, History
 from fleetsim.replay.observe.intervals import Intervals, fleet_total, intervals_of
@@ -29,7 +30,6 @@ from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.rates import rates_between
 from fleetsim.replay.observe.segments import Still, overlap_s
 from fleetsim.replay.observe.steps import Steps, steps_of
-from fleetsim.sim.contrast import Mean
 
 MOST, FEWEST = 20, 5
 STEPS_EACH = 2  # rows of steps in a block, at least
