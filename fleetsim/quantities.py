@@ -83,8 +83,8 @@ waste.aborted | waste: aborted | share | less | aborted | | output tokens of req
     tokens trained
 waste.recomputed | waste: recomputed | share | less | recomputed | | tokens computed again after preemption, sync or a
     move / output tokens trained
-waste.lost | waste: lost to failures | share | less | lost to failures | | output tokens that failed instances, and
-    rollouts that were retried or masked, had made / output tokens trained
+waste.lost | waste: lost to failures | share | less | lost to failures | | output tokens of failed instances,
+    retried and masked rollouts / output tokens trained
 generated_tok_s | generated tok/s | number | more | tok/s | | output tokens / window, whole fleet
 completions_per_s | completions per second | number | more | completions/s | | samples whose generation is complete,
     whatever becomes of them / window, whole fleet

@@ -54,9 +54,7 @@ class StationConfig(ConfigSection):
     warm: CountOrZero = Field(
         default=0, description="fresh workers that are kept started; one that is taken is replaced within start_s"
     )
-    calls_per_s: Factor | None = Field(
-        default=None, description="calls that begin per second at most, as an API's rate limit; null = no limit"
-    )
+    calls_per_s: Factor | None = Field(default=None, description="calls that begin per second at most; null = no limit")
     fresh_per: Literal["call", "episode"] = Field(
         default="call", description="each call takes a fresh worker, or a rollout keeps its first one until its end"
     )
@@ -64,10 +62,10 @@ class StationConfig(ConfigSection):
         default=None, description="a call fails after so long: waiting, start-up and service together; null = never"
     )
     failure_share: Annotated[float, Field(ge=0, lt=1)] = Field(
-        default=0.0, description="share of the calls that fail, each at the end of its service"
+        default=0.0, description="share of calls that fail, at their end"
     )
     tries: Annotated[int, Field(ge=1, le=1_000)] = Field(
-        default=1, description="times that a call is made until one of them neither fails nor times out"
+        default=1, description="times that a call is made until one succeeds"
     )
     lost: LostName = Field(
         default="dropped",
@@ -161,24 +159,20 @@ class JudgeConfig(ConfigSection):
 
 
 class TimeLimitConfig(ConfigSection):
-    """How long a turn, or a whole rollout, may take."""
+    """How long a turn, or a rollout, may take."""
 
-    timeout_s: PositiveSeconds | None = Field(
-        default=None, description="seconds from when it is sent until its last token; null = no limit"
-    )
-    lost: LostName = Field(default="dropped", description="what becomes of a rollout whose time is over")
+    timeout_s: PositiveSeconds | None = Field(default=None, description="seconds until its last token; null = no limit")
+    lost: LostName = Field(default="dropped", description="of a rollout whose time is over")
 
 
 class StationsConfig(ConfigSection):
-    """Who serves the calls of a rollout beside the engines, and how long it may take."""
+    """Who serves the calls of a rollout beside the engines, and its time limits."""
 
     tools: StationConfig = unsaid(StationConfig)
     reward: RewardStationConfig = unsaid(RewardStationConfig)
-    turn: TimeLimitConfig = Field(
-        default=unsaid(TimeLimitConfig), description="of one generation, its wait for the engine included"
-    )
+    turn: TimeLimitConfig = Field(default=unsaid(TimeLimitConfig), description="of one generation, from its request on")
     episode: TimeLimitConfig = Field(
-        default=unsaid(TimeLimitConfig), description="of all turns and tools, with their waits, not of the reward"
+        default=unsaid(TimeLimitConfig), description="of turns and tools, with their waits, not of the reward"
     )
     judge: JudgeConfig | None = Field(default=None, description="a judge or a reward model; null = none")
     teacher: JudgeConfig | None = Field(default=None, description="whose log-probabilities are distilled; null = none")

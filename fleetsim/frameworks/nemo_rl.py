@@ -158,6 +158,9 @@ def _single_controller(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
     in_flight = draft.count("async_rl.max_inflight_prompts", default=prompts.value)
     draft.product("fleet.max_in_flight_samples", in_flight, n)
     put_rows(draft, "in flight")
+    failure, again = "async_rl.rollout_failure", "a time-out is sent again, the whole group of it there"
+    roles.limited(draft, "turn", draft.maybe_number(f"{failure}.native.generation_timeout_s"), "retried", again)
+    roles.limited(draft, "episode", draft.maybe_number(f"{failure}.nemo_gym.rollout_timeout_s"), "retried", again)
     if sampler.value == "windowed":
         put_rows(draft, "windowed")
         ahead = max(1, buffered.value // prompts.value)

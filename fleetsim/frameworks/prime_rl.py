@@ -50,6 +50,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     whole = draft.maybe_count("seq_len", "orchestrator.seq_len") or Read("orchestrator.seq_len", 2048, False)
     turns, agent = _turns(sources)
     roles.put_turns(draft, turns, "", agent)
+    roles.limited(draft, "episode", _limit(sources), "dropped", "a trace with an error is not trained")
     several = turns.value > 1 if turns is not None else bool(agent)
     if answer is not None:
         answer = roles.trajectory(
@@ -115,6 +116,14 @@ def _turns(sources: list[Any]) -> tuple[Read[int] | None, str]:
     agent = next(iter(agents), "")
     most = max(found, default=0)
     return (Read("max_turns of a source", most, True) if most else None), agent and f"the environment {agent}"
+
+
+def _limit(sources: list[Any]) -> Read[float] | None:
+    """The most seconds that an environment allows for a rollout (verifiers/v1/configs/agent.py and env.py)."""
+    leaves = [leaf for source in sources for leaf in _leaves(source)]
+    ends = (".timeout.rollout", ".timeout.episode", ".timeout_seconds", ".timeout")
+    found = [float(s) for key, s in leaves if key.endswith(ends) and type(s) in (int, float)]
+    return Read("timeout of a source", max(found), True) if found else None
 
 
 def _leaves(value: Any, path: str = "", depth: int = 8) -> Iterator[tuple[str, Any]]:

@@ -163,6 +163,13 @@ def put_turns(draft: Draft, turns: Read[int] | None, key: str = "", marker: str 
             _tools(draft)
 
 
+def limited(draft: Draft, what: str, seconds: Read[float] | None, lost: str, why: str) -> None:
+    """The time limit of a "turn" or an "episode", where a setting says one, and what the framework does then."""
+    if seconds is not None and seconds.value > 0:
+        draft.put(f"stations.{what}.timeout_s", seconds.value, seconds)
+        draft.semantics(f"stations.{what}.lost", lost, why)
+
+
 def fewest(*caps: Read[int] | None) -> Read[int] | None:
     """Of several caps the one that binds; None where there is none."""
     return min((cap for cap in caps if cap is not None), key=lambda cap: cap.value, default=None)

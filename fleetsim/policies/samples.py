@@ -136,10 +136,10 @@ LOST: Mapping[LostName, Lost] = complete(
     {
         "dropped": Lost(says="its group is trained without it"),
         "truncated": Lost(says="trained with what it has", ends=True, told="truncated"),
-        "retried": Lost(says="again from its prompt, three times at most, then dropped", told="retried"),
-        "masked": Lost(says="takes its place with what it has, and nothing is learned from it", ends=True),
-        "withheld": Lost(says="its group is thrown away, and another takes its place"),
-        "waited": Lost(says="tried or waited for until it ends", ends=True, told="waited for"),
+        "retried": Lost(says="from its prompt, thrice at most", told="retried"),
+        "masked": Lost(says="in the batch, not learned from", ends=True),
+        "withheld": Lost(says="its group is replaced"),
+        "waited": Lost(says="until its end", ends=True, told="waited for"),
     },
 )
 

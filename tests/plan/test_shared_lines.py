@@ -109,6 +109,19 @@ def test_rollouts_that_tools_lose_are_a_share_of_those_that_end(policy: str, tol
 
 
 @pytest.mark.parametrize(
+    ("what", "policy", "told"),
+    [("episode", "masked", "48.0 % of the rollouts masked after 10 min 00 s"),
+     ("episode", "dropped", "32.4 % of the rollouts dropped after 10 min 00 s"),
+     ("episode", "truncated", "48.0 % of the rollouts truncated after 10 min 00 s"),
+     ("turn", "waited", "20.0 % of the turns waited for after 10 min 00 s of a turn")],
+)  # fmt: skip
+def test_rollouts_over_their_time_are_told_by_their_policy(what: str, policy: str, told: str) -> None:
+    lost = {"stations": {what: {"lost": 0.0 if policy == "waited" else 600.0, "late": 0.2}}, "completions_per_s": 125.0}
+    s = with_changes(default_scenario(), {f"stations.{what}": {"timeout_s": 600.0, "lost": policy}})
+    assert losses_line(of(**lost), s) == told
+
+
+@pytest.mark.parametrize(
     ("cap", "told"), [(None, " of the trajectories ended by their cap"), (300, " of the trajectories ended by theirs")]
 )
 def test_trajectories_end_by_the_cap_that_was_named(cap: int | None, told: str) -> None:
