@@ -17,6 +17,7 @@ from fleetsim.config.makes import without_the_absent
 from fleetsim.config.pools import FleetConfig
 from fleetsim.config.rules import broken_rules
 from fleetsim.config.sections import Sections, is_count
+from fleetsim.config.spot_trace import absences
 from fleetsim.config.stations import StationConfig
 from fleetsim.config.tree import is_at
 from fleetsim.config.workload import RewardConfig
@@ -247,10 +248,16 @@ def has_spot(scenario: Sections) -> bool:
 
 
 def reclaims_s(scenario: Sections) -> float:
-    """Seconds in which a run sees several reclaims, and is as long as several absences; 0 without spot machines."""
+    """Seconds in which a run sees several reclaims, by the law or the trace, and is as long as several absences; 0
+    where nothing is reclaimed."""
     spot, count = scenario.fleet.spot, scenario.fleet.all_on_spot
-    away_s = spot.notice_s + spot.mean_absence_s + spot.start_s
-    return _RECLAIMS * max(away_s, (spot.mean_life_s + away_s) / count) if count else 0.0
+    away_s, apart_s = spot.mean_absence_s, 0.0
+    if count and spot.trace is not None:
+        away_s, apart_s = absences(spot.trace, count)
+        if math.isinf(apart_s):
+            return 0.0
+    away_s += spot.notice_s + spot.start_s
+    return _RECLAIMS * max(away_s, apart_s or (spot.mean_life_s + away_s) / count) if count else 0.0
 
 
 def failures_s(scenario: Sections) -> float:

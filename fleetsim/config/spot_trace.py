@@ -29,6 +29,17 @@ def paid_share(path: str, count: int, notice_s: float) -> float:
     return paid / count
 
 
+def absences(path: str, count: int) -> tuple[float, float]:
+    """Mean seconds for which one of so many machines is missing, and between the times that one goes; infinite where
+    none ever goes. Raises InputError as `trace_of` does."""
+    rows = trace_of(path, changed_ns(path))
+    have = [min(n, count) for _, n in rows[:-1]]
+    lasts = (until - since for (since, _), (until, _) in pairwise(rows))
+    missing_s = sum((max(have) - n) * s for n, s in zip(have, lasts, strict=True))
+    gone = sum(max(0, a - b) for a, b in pairwise((*have, have[0])))
+    return (missing_s / gone, rows[-1][0] / gone) if gone else (0.0, math.inf)
+
+
 def most_machines(path: str) -> int:
     """The most machines that can be had at any time. Raises InputError as `trace_of` does."""
     return max(have for _, have in trace_of(path, changed_ns(path)))

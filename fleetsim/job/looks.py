@@ -121,8 +121,9 @@ def _shortened(scenario: Scenario, steps: int) -> Scenario:
 
 def _hurried(scenario: Scenario, steps: int) -> dict[str, float]:
     """Spot machines that come and go so much faster that so few steps see as much of it as a long run: the part of the
-    time in which they serve stays. No faster than that: each reclaim costs the responses that it breaks off."""
-    if not has_spot(scenario):
+    time in which they serve stays. No faster than that: each reclaim costs the responses that it breaks off. A trace
+    stays as it is."""
+    if not has_spot(scenario) or scenario.fleet.spot.trace is not None:
         return {}
     faster = max(1.0, reclaims_s(scenario) / (steps * _on_demand_step_s(scenario)))
     spot, names = scenario.fleet.spot, ("notice_s", "mean_absence_s", "start_s")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fleetsim.config.load import default_scenario, load_scenario, with_changes
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.scenario import Scenario, reclaims_s
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, StuckError
 from fleetsim.forecast.totals import gpus_of
@@ -201,6 +201,16 @@ def test_a_life_shorter_than_any_response_is_told_and_ends() -> None:
 
 
 _HEAD = "time_s,instances\n"
+
+
+def test_a_run_lasts_for_several_reclaims_of_its_trace(tmp_path: Path) -> None:
+    """Three machines of which four are asked: one goes at 1,000 and one at 2,000 s, of 10,000; they are missing for
+    1,000 and 7,000 s. Without a drop nothing is waited for."""
+    job = _job(share=1.0, trace=_trace(tmp_path, "time_s,instances\n0,3\n1000,2\n2000,2\n2000.5,1\n9000,3\n10000,3\n"))
+    absent_s = (1 * (2000.5 - 1000) + 2 * (9000 - 2000.5)) / 2
+    spot = job.fleet.spot
+    assert reclaims_s(job) == pytest.approx(8 * max(absent_s + spot.notice_s + spot.start_s, 10_000 / 2))
+    assert reclaims_s(_job(share=1.0, trace=_trace(tmp_path, "time_s,instances\n0,4\n5000,4\n"))) == 0.0
 
 
 @pytest.mark.parametrize(
