@@ -91,12 +91,22 @@ def _thrown_sooner(records: Records, window: StepWindow, path: CriticalPath, sav
     thrown, waited = _thrown_s(records, window), np.sort([life.ready for life in path.lives if life.ready >= 0])
     if not len(thrown) or not len(waited):
         return 0.0
-    sooner, ready, most = saved_s / len(thrown), path.ready_s, len(path.ready_s) - 1
-    fewer = np.searchsorted(ready, thrown) - np.searchsorted(ready, thrown - sooner)
-    next_ = np.searchsorted(ready[waited], thrown)
-    ends = waited[next_[next_ < len(waited)]]
-    later = ready[np.minimum(ends + fewer[next_ < len(waited)], most)] - ready[ends]
-    return float(np.minimum(later, sooner).sum())
+    law, ready, lost_s = law_of(records.scenario), path.ready_s, 0.0
+    bounded = law.groups_ahead(records.scenario.admission, sizes_of(records.scenario)) is not None
+    sooner, syncs = saved_s / len(thrown), [*thrown.tolist(), window.end_s]
+    for sync, then in pairwise(syncs):
+        begin, end = np.searchsorted(ready, (sync, then))
+        ends = waited[np.searchsorted(ready[waited], sync) :][:1]
+        if not len(ends) or ends[0] >= end:
+            continue
+        fewer = begin - np.searchsorted(ready, sync - sooner)
+        if (
+            bounded
+        ):  # they are sent anew, beside those that would have been in flight: of more of them more are complete
+            gone = np.count_nonzero(records.discards["time_s"] == then)
+            fewer = round(fewer * (end - ends[0] - 1 + gone) / max(1, end - begin + gone + fewer))
+        lost_s += min(sooner, float(ready[min(ends[0] + fewer, len(ready) - 1)] - ready[ends[0]]))
+    return lost_s
 
 
 def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[str, float]:
@@ -157,7 +167,7 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     saved = {name: min(seconds, most_s, window.span_s - full_s) for name, seconds in saved.items()}
     saved["pauses"] = LESS * float(paused.sum() + again * making.sum())
     saved["rollout"] = float((made * shorter).sum())
-    if own:  # more of them have more in flight when a sync throws it away
+    if by_engines and own:  # more of them have more in flight when a sync throws it away
         saved["rollout"] = max(saved["rollout"], _between_syncs(records, window, path, math.inf, MORE))
     cap = max(1.0, longest_of_a_batch(records) / MORE)
     by_life = float(_cut(records, path, cap, making, shorter, at_engines_s).sum())
@@ -353,6 +363,7 @@ def _with_more_ahead(
     scenario = records.scenario
     drains = IN_FLIGHT[scenario.sync.in_flight].drains and scenario.sync.scope == "global"
     shared = scenario.fleet.placement == "colocated"
+    discards = IN_FLIGHT[scenario.sync.in_flight].discards and scenario.sync.scope == "global"
     weight = share * (0.5 if shared and IN_FLIGHT[scenario.sync.in_flight].discards else 1.0)
     saved, first = more.copy(), None
     for k, life in enumerate(path.lives):
@@ -368,8 +379,8 @@ def _with_more_ahead(
             if not (first.freed or before.replaced) or before.ready >= 0:
                 break
             first = before
-        if first.freed or (shared and (life.freed or drains)):
-            saved[k] = 0.0  # the trainer let none of them begin, or stops them while it works
+        if first.freed or (shared and (life.freed or drains)) or (life.freed and discards):
+            saved[k] = 0.0  # the trainer let none of them begin, or stops or throws away what begins while it works
             continue
         earlier = ready - max(first.sent_s, float(path.ready_s[max(0, life.ready - fewer)]))
         in_loop = life.freed or (drains and first is life)
