@@ -22,7 +22,7 @@ from fleetsim.estimates import Estimate, Runs, differs, ratio_of
 from fleetsim.job.result import Later
 from fleetsim.job.trials import Trial, Trials, with_instances
 from fleetsim.records import field_names
-from fleetsim.search.best import best_of
+from fleetsim.search.best import best_of, decided_trial
 from fleetsim.search.change import Change, Typed
 from fleetsim.search.levers import LOST, OF_THE_ALGORITHM, ON_DEMAND, Lever, cuts_many, more_lost, risk_of
 from fleetsim.search.objective import Target
@@ -101,16 +101,16 @@ def anew(
 
     trials: of that job; what was looked at before is known. start: where the search begins. now: the job as it is.
     targets: as for the recommendation. look: by one look at each of few counts, as `now` is one; else by as many long
-    runs as `now` has. beat: see `least`.
+    runs as the job's. beat: see `least`.
     """
-    runs = now.replications
+    runs = min(now.replications, trials.scenario.run.replications)
     try:
         if look:
             trials = trials.looks
             best = best_of(trials, start, targets, runs, fine=_FINE, beat=beat)
         else:
             best = best_of(trials, start, targets, runs)
-        trial = trials.at(best.instances, runs)
+        trial = decided_trial(trials, best.instances, targets, runs)
     except StuckError:
         return None
     holds = all(t.held_by(trial.estimates[t.metric]) for t in targets)

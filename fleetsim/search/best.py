@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import SyncTimes
+from fleetsim.estimates import t_quantile
 from fleetsim.job import nameplate
 from fleetsim.job.trainer_scaling import can_be, takes_turns
 from fleetsim.job.trials import Trial, Trials, unit_of, with_instances
@@ -44,6 +45,8 @@ _CLOSE, _PAIR, _DECIDED, _SURE = 1.05, 2, 4, 0.97
 _TURNS = 64
 # Where old samples are thrown away, more instances may make a step longer: so much of it is sure.
 _FALLS = 0.9
+# A count whose interval has a target within has up to so many times the runs.
+_MORE_RUNS = 4
 
 
 class Best(Struct, frozen=True):
@@ -69,6 +72,21 @@ def best_of(
         best = _Search(trials, guess, targets, replications, beat).best(fine)
         if trials.at(best.instances, replications).stuck is None:  # else it got stuck in a later run only
             return best
+
+
+def decided_trial(trials: Trials, instances: int, targets: Sequence[Target], replications: int) -> Trial:
+    """The trial that says whether a count holds some targets. Of few runs the interval may be so wide that a count is
+    refused whose mean is well within: it has more of them until it is decided."""
+    trial = trials.at(instances, replications)
+    most = _MORE_RUNS * replications
+    while trial.replications < most and any(t.open_by(trial.estimates[t.metric]) for t in targets):
+        trial = trials.at(instances, min(2 * trial.replications, most))
+    return trial
+
+
+def _half(runs: int) -> float:
+    """Half of the interval of the mean of so many runs, as a multiple of how much they differ."""
+    return t_quantile(runs - 1) / math.sqrt(runs) if runs > 1 else math.inf
 
 
 class _Search:
@@ -121,6 +139,9 @@ class _Search:
 
     def _long(self, k: int, replications: int | None = None) -> Trial:
         return self._trials.at(self._at(k), replications or self._replications)
+
+    def _decided(self, k: int, wanted: Sequence[Target]) -> Trial:
+        return decided_trial(self._trials, self._at(k), wanted, self._replications)
 
     def _step_s(self, k: int) -> float:
         return self._look(k).mean("step_s")
@@ -210,7 +231,7 @@ class _Search:
         ]
 
     def _holds(self, k: int, wanted: Sequence[Target], *, decided: bool = False) -> bool:
-        trial = self._long(k) if decided else self._look(k)
+        trial = self._decided(k, wanted) if decided else self._look(k)
         return all(t.held_by(trial.estimates[t.metric]) for t in wanted)
 
     def _bracket(self, wanted: Sequence[Target], start: int) -> int | None:
@@ -230,10 +251,11 @@ class _Search:
             return None
         found = self._first(wanted, start, {})
         for _ in range(2):
-            look, long = self._look(found), self._long(found)
+            look, long = self._look(found), self._decided(found, wanted)
             if long.stuck is not None:
                 break
-            far = {t.metric: t.decides(long.estimates[t.metric]) - look.mean(t.metric) for t in wanted}
+            narrows = _half(_MORE_RUNS * self._replications) / _half(long.replications)
+            far = {t.metric: t.decides(long.estimates[t.metric], narrows) - look.mean(t.metric) for t in wanted}
             before, found = found, self._first(wanted, found, far)
             if found == self._most:  # no look says so: from here upwards by long runs, not down from the largest fleet
                 found = before

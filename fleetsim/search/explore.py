@@ -104,7 +104,7 @@ class Search:
         for stride in _STRIDES:
             near: dict[object, Candidate] = {}
             for f in found:
-                if self._fits(f, wanted) and wanted.worth(f.step_s / stride, f.usd / stride):
+                if self._fits(f, wanted, f.sure_age) and wanted.worth(f.step_s / stride, f.usd / stride):
                     near |= {c.place: c for c in finer(f.choice, stride) if c.place not in seen}
             seen |= near.keys()
             found += self.exploring(near.values(), wanted, f"{what}, counts within {units.share(stride - 1, 0)}")
@@ -112,9 +112,10 @@ class Search:
                 wanted.tell([f for f in found if self._fits(f, wanted)])
         return [f for f in found if self._fits(f, wanted)]
 
-    def _fits(self, found: Found[Candidate], wanted: Goal) -> bool:
-        """Whether its samples are as fresh as is permitted, and an hour of it is paid."""
-        fresh = wanted.permits(found.age) and found.choice.place not in self.too_old
+    def _fits(self, found: Found[Candidate], wanted: Goal, age: float | None = None) -> bool:
+        """Whether its samples are as fresh as is permitted, and an hour of it is paid. age: theirs, if not that of all
+        its runs: what is near a plan whose look is too old by a sample or two may be fresh."""
+        fresh = wanted.permits(found.age if age is None else age) and found.choice.place not in self.too_old
         return fresh and wanted.budget.affords(found)
 
     def exploring(self, candidates: Iterable[Candidate], wanted: Goal, what: str) -> Iterator[Found[Candidate]]:
@@ -148,7 +149,7 @@ class Search:
                     (found,) = self.aged([found])  # what rules all others out must be as fresh as it looks
                 if self._fits(found, wanted):
                     wanted.add(found.step_s, found.usd)
-                self._likely.add(found.choice, found.alone_s, bounds[found.choice.place], found.age)
+                self._likely.add(found.choice, found.alone_s, bounds[found.choice.place], found.sure_age)
                 yield found
 
     def bounded(self, candidates: Iterable[Candidate]) -> Iterator[tuple[Candidate, float]]:

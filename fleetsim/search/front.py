@@ -60,6 +60,11 @@ class Found(Generic[C]):
         return age_of((*self.runs, *self.long))
 
     @property
+    def sure_age(self) -> float:
+        """The same, but where a sample more or less would make it a step less: a quantile between two whole steps."""
+        return float(math.floor(_oldest((*self.runs, *self.long)) + 1e-9))
+
+    @property
     def replications(self) -> int:
         """Runs behind its figures."""
         return len(self.runs)
@@ -97,7 +102,11 @@ class Found(Generic[C]):
 
 def age_of(runs: Iterable[Mapping[str, Any]]) -> float:
     """Whole optimizer steps that 99 % of the trained samples are at most old, in every one of some runs."""
-    return float(math.ceil(max(float(run["staleness_steps.p99"]) for run in runs) - 1e-9))
+    return float(math.ceil(_oldest(runs) - 1e-9))
+
+
+def _oldest(runs: Iterable[Mapping[str, Any]]) -> float:
+    return max(float(run["staleness_steps.p99"]) for run in runs)
 
 
 # --- What may be bought and what is wanted: GPUs, dollars per hour, seconds of a step, and what counts first.

@@ -68,10 +68,15 @@ class Target(Struct, frozen=True):
         """See RULE."""
         return self.decides(estimate) <= self.limit
 
+    def open_by(self, estimate: Estimate) -> bool:
+        """Whether the limit lies within the interval, so that more runs may decide it."""
+        return estimate.ci_low <= self.limit < self.decides(estimate)
+
     @staticmethod
-    def decides(estimate: Estimate) -> float:
-        """What is held against the limit: the mean lies below the upper end; without an interval it decides itself."""
-        return max(estimate.mean, estimate.ci_high)
+    def decides(estimate: Estimate, narrows: float = 1.0) -> float:
+        """What is held against the limit: the mean lies below the upper end; without an interval it decides itself.
+        narrows: the part of the interval that more runs leave."""
+        return estimate.mean + narrows * max(0.0, estimate.ci_high - estimate.mean)
 
 
 def targets_of(scenario: Scenario) -> tuple[Target, ...]:

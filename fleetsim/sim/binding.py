@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +75,7 @@ def gains_of(records: Records, window: StepWindow) -> dict[str, float]:
         waits += float(window.steps["switch_s"].sum())
     own = {"trainer": path.train_s, **path.held_s, "sync": path.sync_s}
     saved = {name: LESS * seconds for name, seconds in own.items()}
+    saved["trainer"] -= _thrown_sooner(records, window, path, saved["trainer"])
     if waits > SMALL_WAIT * span and (first := _pacemaker(records, window)) is not None:
         # A fifth more of it serves a fifth more; what comes before it and after it only waits longer.
         return dict.fromkeys(saved.keys() | _AHEAD, 0.0) | {first: min(waits / span, LESS)}
@@ -81,6 +83,30 @@ def gains_of(records: Records, window: StepWindow) -> dict[str, float]:
         saved |= {name: min(waits, seconds) for name, seconds in _of_lives(records, window, path).items()}
     saved["sync"] += saved.pop("pauses", 0.0)
     return {name: seconds / span for name, seconds in saved.items()}
+
+
+def _thrown_sooner(records: Records, window: StepWindow, path: CriticalPath, saved_s: float) -> float:
+    """Seconds of those that a faster trainer saves which are waited for all the same: each sync throws away sooner what
+    would have been complete by then, and the next batch waits for as many others."""
+    thrown, waited = _thrown_s(records, window), np.sort([life.ready for life in path.lives if life.ready >= 0])
+    if not len(thrown) or not len(waited):
+        return 0.0
+    law, ready, lost_s = law_of(records.scenario), path.ready_s, 0.0
+    bounded = law.groups_ahead(records.scenario.admission, sizes_of(records.scenario)) is not None
+    sooner, syncs = saved_s / len(thrown), [*thrown.tolist(), window.end_s]
+    for sync, then in pairwise(syncs):
+        begin, end = np.searchsorted(ready, (sync, then))
+        ends = waited[np.searchsorted(ready[waited], sync) :][:1]
+        if not len(ends) or ends[0] >= end:
+            continue
+        fewer = begin - np.searchsorted(ready, sync - sooner)
+        if (
+            bounded
+        ):  # they are sent anew, beside those that would have been in flight: of more of them more are complete
+            gone = np.count_nonzero(records.discards["time_s"] == then)
+            fewer = round(fewer * (end - ends[0] - 1 + gone) / max(1, end - begin + gone + fewer))
+        lost_s += min(sooner, float(ready[min(ends[0] + fewer, len(ready) - 1)] - ready[ends[0]]))
+    return lost_s
 
 
 def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[str, float]:
@@ -141,7 +167,11 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     saved = {name: min(seconds, most_s, window.span_s - full_s) for name, seconds in saved.items()}
     saved["pauses"] = LESS * float(paused.sum() + again * making.sum())
     saved["rollout"] = float((made * shorter).sum())
-    saved["longest_response"] = float(_cut(records, path, making, shorter, at_engines_s).sum())
+    if by_engines and own:  # more of them have more in flight when a sync throws it away
+        saved["rollout"] = max(saved["rollout"], _between_syncs(records, window, path, math.inf, MORE))
+    cap = max(1.0, longest_of_a_batch(records) / MORE)
+    by_life = float(_cut(records, path, cap, making, shorter, at_engines_s).sum())
+    saved["longest_response"] = max(by_life, _between_syncs(records, window, path, cap))
     judged = path.scoring_s * judging / (judging + reward) if judging > 0 else 0.0
     scoring = max(path.scoring_s - judged + in_time * float(tools.sum()), full_s)
     # seconds that were measured stand before those that are worked out
@@ -234,15 +264,16 @@ def _paces(
     return np.asarray(shorter.mean(axis=1)), np.asarray(slower.mean(axis=1))
 
 
-def _cut(records: Records, path: CriticalPath, making: Floats, shorter: Floats, at_engines_s: Floats | None) -> Floats:
-    """Seconds that would be saved on each life, if no response were longer than a batch's longest one / MORE.
+def _cut(
+    records: Records, path: CriticalPath, cap: float, making: Floats, shorter: Floats, at_engines_s: Floats | None
+) -> Floats:
+    """Seconds that would be saved on each life, if no response were longer than a cap.
 
     A wait that ended when enough groups were complete would end when as many groups, cut in this way, are complete. A
     batch that waits for certain groups, a drain, and a place that a group holds wait for the longest response of their
     own. Where one sample frees the place of the next, shorter samples are less work.
     """
     samples, groups, buffer = records.samples, records.groups, records.scenario.buffer
-    cap = max(1.0, longest_of_a_batch(records) / MORE)
     tokens, finish = samples["target"].astype(np.float64), np.where(samples["status"] == DONE, samples["finish_s"], -1)
     lived = np.maximum(0.0, finish - sent_s(records))
     cut = (1.0 - cap / np.maximum(cap, tokens)) * (lived if at_engines_s is None else np.minimum(lived, at_engines_s))
@@ -265,6 +296,34 @@ def _cut(records: Records, path: CriticalPath, making: Floats, shorter: Floats, 
         own *= np.minimum(1.0, [(x.end_s - x.sent_s) / max(SAME_S, lived[x.sample]) for x in path.lives])
     found: Floats = np.maximum(own, work)
     return found
+
+
+def _thrown_s(records: Records, window: StepWindow) -> Floats:
+    """When syncs threw away all that was in flight."""
+    sync = records.scenario.sync
+    all_of_it = IN_FLIGHT[sync.in_flight].discards and sync.scope == "global"
+    thrown = records.discards["time_s"].tolist() if all_of_it else []
+    return np.array(sorted({t for t in thrown if window.start_s < t < window.end_s}))
+
+
+def _between_syncs(records: Records, window: StepWindow, path: CriticalPath, cap: float, more: float = 1.0) -> float:
+    """Seconds by which as many groups would have been complete sooner between two syncs that throw work away, if no
+    response were longer than a cap, or so many times as many were in flight: of what was thrown away, too."""
+    samples, groups, thrown = records.samples, records.groups, _thrown_s(records, window)
+    if not len(thrown):
+        return 0.0
+    first, began, ends = groups["first"], sent_s(records), np.maximum(samples["finish_s"], given_up_s(records))
+    part = np.minimum(cap, samples["target"]) / samples["made"].clip(1)  # of what was made, at that pace
+    over = np.maximum.reduceat(np.where(ends >= 0, began + (ends - began) * part, math.inf), first)
+    over += statistics.median((path.ready_s - np.maximum.reduceat(ends, first)[path.groups]).tolist() or [0.0])
+    gone, saved = records.discards[records.discards["group"] < len(groups)], 0.0
+    for begin, end in pairwise(thrown.tolist()):
+        ready = slice(*np.searchsorted(path.ready_s, (begin, end)))
+        if n := ready.stop - ready.start:
+            all_s = np.append(over[path.groups[ready]], over[gone["group"][gone["time_s"] == end]])
+            last = max(0, round(n / more) - 1)
+            saved += max(0.0, float(path.ready_s[ready.stop - 1] - np.partition(all_s, last)[last]))
+    return saved
 
 
 def longest_of_a_batch(records: Records) -> float:
@@ -304,6 +363,7 @@ def _with_more_ahead(
     scenario = records.scenario
     drains = IN_FLIGHT[scenario.sync.in_flight].drains and scenario.sync.scope == "global"
     shared = scenario.fleet.placement == "colocated"
+    discards = IN_FLIGHT[scenario.sync.in_flight].discards and scenario.sync.scope == "global"
     weight = share * (0.5 if shared and IN_FLIGHT[scenario.sync.in_flight].discards else 1.0)
     saved, first = more.copy(), None
     for k, life in enumerate(path.lives):
@@ -319,8 +379,8 @@ def _with_more_ahead(
             if not (first.freed or before.replaced) or before.ready >= 0:
                 break
             first = before
-        if first.freed or (shared and (life.freed or drains)):
-            saved[k] = 0.0  # the trainer let none of them begin, or stops them while it works
+        if first.freed or (shared and (life.freed or drains)) or (life.freed and discards):
+            saved[k] = 0.0  # the trainer let none of them begin, or stops or throws away what begins while it works
             continue
         earlier = ready - max(first.sent_s, float(path.ready_s[max(0, life.ready - fewer)]))
         in_loop = life.freed or (drains and first is life)

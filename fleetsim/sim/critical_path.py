@@ -123,6 +123,7 @@ class _Walk:
         law, self.filtered = law_of(records.scenario), groups["status"] == G_FILTERED
         self.replaces = not (law.counts_open or law.counts_started) and bool(self.filtered.any())
         self.drains = IN_FLIGHT[sync.in_flight].drains and sync.scope == "global"
+        self.refills = IN_FLIGHT[sync.in_flight].discards and self.waited_for
         self.shared = records.scenario.fleet.placement == "colocated"
         self.loop: Life | None = None
 
@@ -242,7 +243,7 @@ class _Walk:
                 self.path.lives.append(life)
             self.loop = life
             p = bisect_right(self.published, sent + SAME_S) - 1
-            let_in = p >= 0 and self.lets_in and sent - self.published[p] <= SAME_S
+            let_in = p >= 0 and self.lets_in and (sent - self.published[p] <= SAME_S or self._refills(p, sent))
             if let_in and sent > floor:
                 made = self._made(p, floor)
                 if isinstance(made, float):
@@ -273,6 +274,10 @@ class _Walk:
             scored_s = sent - ended - waits_s
             self.path.scoring_s += scored_s
             sample, end, ready = before, max(ended + waits_s, floor), -1
+
+    def _refills(self, p: int, sent: float) -> bool:
+        """Whether a sample was sent where a publication threw others away, of which none had ended since then."""
+        return self.refills and self._ended(sent)[1] <= self.published[p] + SAME_S
 
     def _ended(self, t: float) -> tuple[int, float]:
         """The last sample that ended by t, and when; -1 if there is none."""

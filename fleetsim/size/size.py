@@ -35,7 +35,7 @@ from fleetsim.job.trials import (
 )
 from fleetsim.records import replace
 from fleetsim.search.alternative import Alternatives, Anew
-from fleetsim.search.best import Best, best_of
+from fleetsim.search.best import Best, best_of, decided_trial
 from fleetsim.search.doubt import JointDoubt
 from fleetsim.search.levers import ONE_MORE
 from fleetsim.search.makes import with_counted_pools
@@ -175,7 +175,7 @@ def size(
     replications = job.run.replications
     doubt = count_doubt(job, best.instances, given, targets, measure, tell)
     best, enough = _enough(best, doubt, confidence)
-    instances, chosen = best.instances, trials.at(best.instances, replications)
+    instances, chosen = best.instances, decided_trial(trials, best.instances, targets, replications)
     missed = tuple(t for t in targets if not t.held_by(chosen.estimates[t.metric]))
     # Where no target is held, or it takes turns, the trainer takes what it gets, elsewhere what it can.
     can = best.knee is None and not takes_turns(job)
@@ -259,8 +259,9 @@ def _shown(trials: Trials, best: Best, matched: int, replications: int) -> dict[
     n, job, few = best.instances, trials.scenario, min(_FEW, replications)
     unit = unit_of(job)
     found = dict.fromkeys((n, next_count(job, n)), replications)
-    if trials.replications(fewer := next_count(job, n, -1)) >= replications:
-        found[fewer] = replications
+    for beside in (n, next_count(job, n, -1)):
+        if (made := trials.replications(beside)) >= replications:
+            found[beside] = made
     for wanted in (n / 2, 2 * n) if best.knee is not None else (n / 2,):
         near = [k for k in (matched, *trials.counts()) if k % unit == 0 and 1 / _NEAR <= k / wanted <= _NEAR]
         beside = max(1, round(wanted / unit)) * unit

@@ -318,9 +318,51 @@ def lengths(mean: float, cv: float, most: int) -> dict[str, Any]:
                 "admission.law": "barrier",
             },
         ),
+        # what every sync throws away is long: shorter responses would have been complete before it
+        (
+            "longest_response",
+            {
+                "workload.output_tokens": lengths(600, 0.6, 1800),
+                "workload.group_size": 16,
+                "engine.model": "Qwen/Qwen3-8B",
+                "fleet.placement": "colocated",
+                "fleet.instances": 2,
+                "fleet.switch_s": 0.6,
+                "trainer.batch_samples": 64,
+                "trainer.fixed_s": 1.2,
+                "sync.every_steps": 2,
+                "sync.pause_s": 0.3,
+                "sync.in_flight": "abort_discard",
+                "admission.max_staleness": 3.0,
+                "buffer.capacity_samples": 64,
+                "buffer.batch_rule": "fifo",
+            },
+        ),
+        # the same, where the trainer works meanwhile: what a faster one saves is thrown away sooner
+        (
+            "longest_response",
+            {
+                "workload.output_tokens": lengths(200, 0.6, 1200),
+                "workload.prompt_tokens": 64,
+                "workload.group_correlation": 0.5,
+                "engine.model": "Qwen/Qwen3-8B",
+                "engine.max_num_seqs": 32,
+                "fleet.instances": 6,
+                "fleet.group_placement": "spread",
+                "trainer.batch_samples": 128,
+                "trainer.fixed_s": 0.4,
+                "sync.pause_s": 0.0,
+                "sync.trainer_block_s": 0.1,
+                "sync.in_flight": "abort_discard",
+                "admission.law": "unbounded",
+            },
+        ),
     ],
-    ids=["discarded", "shared", "drained", "own_judge", "rate", "late", "capped", "once", "thrown_away"],
-)
+    ids=[
+        "discarded", "shared", "drained", "own_judge", "rate", "late", "capped", "once", "thrown_away", "too_long",
+        "too_long_meanwhile",
+    ],
+)  # fmt: skip
 def test_what_was_told_wrongly_is_named(named: str, job: dict[str, Any]) -> None:
     """Each of a kind of jobs of which something else was told, that saved less by more than the tolerance."""
     scenario = with_changes(default_scenario(), {**job, "run.steps": 40, "run.warmup_steps": 10})

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import fleetsim as fs
 from fleetsim.config import Scenario, with_changes
 from fleetsim.errors import InputError, StuckError
+from fleetsim.estimates import estimate
 from fleetsim.job.trials import Measure, Trials, remembered, simulated
 from fleetsim.search.best import best_of
 from fleetsim.search.objective import Target, price_per_s, targets_of
@@ -245,17 +246,25 @@ def test_a_target_that_neither_the_guess_nor_the_largest_fleet_holds() -> None:
 
 
 def test_a_count_that_takes_all_runs_is_found_with_few() -> None:
-    """One run is lucky: 40 instances hold by it, 52 by the interval; few counts take all runs."""
+    """One run is lucky: 40 instances hold by it, 67 by the interval of five runs, and of those that these leave open 55
+    by that of twenty; few counts take all runs."""
     calls: list[tuple[int, int]] = []
+
+    def idle(n: int, replication: int) -> float:
+        return 2.0 / n + (0.0, 0.005, 0.01, 0.015, 0.02)[replication % 5]
 
     def measure(s: Scenario, replication: int) -> Any:
         calls.append((s.fleet.instances, replication))
-        return metrics(21.0, 2.0 / s.fleet.instances + (0.0, 0.005, 0.01, 0.015, 0.02)[replication])
+        return metrics(21.0, idle(s.fleet.instances, replication))
 
-    upper = 0.01 + 2.7764 * 0.0079057 / math.sqrt(5)
-    found = best_of(Trials(job(), measure), 30, targets_of(job()), 5)
-    assert found.instances == math.ceil(2.0 / (0.05 - upper))
+    def holds(n: int, runs: int) -> bool:
+        return estimate([idle(n, r) for r in range(runs)]).ci_high <= 0.05
+
+    first = {runs: next(n for n in range(1, 99) if holds(n, runs)) for runs in (5, 20)}
+    assert first == {5: 67, 20: 55}
+    assert best_of(Trials(job(), measure), 30, targets_of(job()), 5).instances == first[20]
     assert len({n for n, r in calls if r == 4}) <= 4
+    assert max(r for _, r in calls) == 19
 
 
 def test_a_lucky_look_does_not_rule_out_the_others() -> None:
