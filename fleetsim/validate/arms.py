@@ -21,7 +21,7 @@ from fleetsim.config.tree import put, value_at
 from fleetsim.config.workload import Lognormal
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.errors import InputError
-from fleetsim.frameworks.tables import entry_point_of
+from fleetsim.frameworks.tables import entry_point_of, most_in_flight
 from fleetsim.job.derived_values import FETCH, fetching, seconds_of
 from fleetsim.job.nameplate import mean_batch_tokens
 from fleetsim.job.scalar import OF_ENGINES, OF_TRAINER, carries, powers
@@ -194,10 +194,15 @@ def _made(
     put(raw, "engine.slowdown", slowdown)
     if case.eager:
         put(raw, "engine.enforce_eager", True)
-    point = entry_point_of(case.framework, asynchronous=raw.get("admission", {}).get("law", "barrier") != "barrier")
+    admission: dict[str, Any] = {"law": "barrier", "max_staleness": 1, **raw.get("admission", {})}
+    point = entry_point_of(case.framework, asynchronous=admission["law"] != "barrier")
     if point != "api_server" and raw["engine"].get("name", "vllm") == "vllm":
         raw["engine"].setdefault("entry_point", point)
     trainer = raw.setdefault("trainer", {})
+    ahead = admission["law"], trainer.get("batch_samples", 0), admission["max_staleness"]
+    most = most_in_flight(case.framework, *ahead)
+    if most is not None:
+        raw["fleet"] = {"max_in_flight_samples": most, "in_flight_unit": "groups"} | raw["fleet"]
     if modelled:
         raw["trainer"] = trainer = {key: v for key, v in trainer.items() if key not in _TRAINER}
     if not {"fixed_s", "per_token_s"} & trainer.keys():
