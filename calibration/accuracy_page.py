@@ -46,8 +46,7 @@ An error is |predicted / measured - 1|, of the median response, the makespan, or
 - *fitted*: the curves were fitted to this run, too.
 - *model left out*: the fit saw no run of this model on this GPU. An answer shows this error, of the
   narrowest kind of engine that has 100 runs; of engines kept out whole, its ranges hold {points} of the points,
-  {engines} where each engine counts once. One measured load of an engine (`calibrate --point`) makes 9.1 % of its
-  others 6.6 %.
+  {engines} where each engine counts once.
 - *GPU left out*: the fit saw no run of this GPU. An answer shows this error for a GPU without public runs.
 
 `python calibration/fit_engine.py` fits the curves and writes this part. `--check` holds it against the committed

@@ -48,7 +48,7 @@ class Calibrate:
         list[str] | None,
         Option("One measured load: concurrency=64 isl=1000 osl=1000 tok_s=4100. Repeatable.", WHAT, metavar="LOAD"),
     ] = None
-    engine: Annotated[str, Option("Which engine runs in process.", ENGINE)] = "vllm"
+    engine: Annotated[str, Option("Which engine runs in process, or is calibrated at --point.", ENGINE)] = "vllm"
     tp: Annotated[int | None, Option("GPUs per instance.", ENGINE)] = None
     dtype: Annotated[str | None, Option("Type of the weights.", ENGINE)] = None
     max_num_seqs: Annotated[int | None, Option("Running requests.", ENGINE)] = None
@@ -94,6 +94,12 @@ class Calibrate:
         return _engine_args(self.engine_arg or ())[0]
 
     @property
+    def of_roofline(self) -> dict[str, Any]:
+        """What is said of an engine that --point calibrates, as keys of a scenario's `engine`."""
+        said = {name: getattr(self, name) for name in GIVEN if name not in ("model", "gpu")}
+        return {name: value for name, value in said.items() if value is not None}
+
+    @property
     def seconds(self) -> float:
         """Seconds that the whole calibration may take."""
         return self.budget_s if self.budget_s is not None else QUICK_S if self.quick else FULL_S
@@ -120,7 +126,7 @@ class Calibrate:
         if self.source == "vllm" and not self.model:
             rule = "one of --model (in process), --url (a server) and --from (files) is needed"
             yield Problem(flag("model"), None, rule, "for example --model Qwen/Qwen2.5-7B")
-        if self.engine != "vllm":
+        if self.engine != "vllm" and not self.point:
             remedy = "start a server of that engine and give its --url"
             yield Problem(flag("engine"), self.engine, "only vllm runs in process", remedy)
         if self.dry_run and self.source != "vllm":
@@ -144,6 +150,9 @@ class Calibrate:
             if not getattr(self, name):
                 rule = "the roofline that --point calibrates is of a GPU and a model"
                 yield Problem(flag(name), None, rule, f"add {flag(name)}")
+        for name in ("max_model_len", "quantization"):
+            if (said := getattr(self, name)) is not None:
+                yield Problem(flag(name), said, "no roofline reads it", "leave it out; --dtype has the weights")
 
     def _out_of_range(self) -> Iterator[Problem]:
         """Single values that cannot be."""

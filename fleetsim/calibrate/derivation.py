@@ -97,8 +97,7 @@ def estimate_profile(
     roofline gives. Nothing in it was measured on this GPU with this model, so it has no ranges. slower: factor on
     all seconds. more: further arguments of `roofline`. Raises InputError as it does."""
     model = config_of(model) or model
-    own: dict[str, Any] = {"gpu_memory_utilization": UTILIZATION, "block_size": 16, **more}
-    step_time, limits = roofline(gpu, model, tp=tp, dtype=dtype, kv_dtype=kv_dtype, engine=engine, **own)
+    step_time, limits = roofline(gpu, model, tp=tp, dtype=dtype, kv_dtype=kv_dtype, engine=engine, **more)
     spec, shape = gpu_spec(gpu), model_shape(model)
     known = known_error(domain_of(spec, shape, dtype, engine))
     what = f"the roofline's own: median and 90th percentile {known.what}"
@@ -116,7 +115,11 @@ def estimate_profile(
             model=model,
             dtype=shape.weights_type(dtype),
             tp=tp,
-            assumed=(step_time.source, *_of_ranks(more.get("dp", 1)), *guesses(LIMITS, limits)),
+            assumed=(
+                step_time.source,
+                *_of_ranks(more.get("dp", 1)),
+                *guesses([name for name in LIMITS if more.get(name) is None], limits),
+            ),
             fleetsim_version=__version__,
         ),
     )
@@ -128,8 +131,9 @@ def _of_ranks(dp: int) -> tuple[str, ...]:
 
 def guesses(missing: Sequence[str], limits: EngineLimits) -> tuple[str, ...]:
     """Which limits were guessed, in words."""
+    engine = "vLLM" if limits.scheduler == "vllm" else limits.scheduler
     why = {"kv_blocks": "what memory leaves"}
-    return tuple(f"{n} {getattr(limits, n):,}: {why.get(n, 'vLLM on this GPU by default')}" for n in missing)
+    return tuple(f"{n} {getattr(limits, n):,}: {why.get(n, f'{engine} on this GPU by default')}" for n in missing)
 
 
 def derive_profile(sources: Sequence[Source], given: Calibrate, *, name: str, seed: int = 0) -> Profile:

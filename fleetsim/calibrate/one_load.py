@@ -142,7 +142,9 @@ def seen_of(load: ClosedLoad, gpu: str, model: str, known: KnownError | None = N
         scenario = with_changes(default_scenario(), {f"engine.{key}": value for key, value in asked.items()})
         step_time, limits = engine_of(scenario, log_probs=False)
     except InputError as error:
-        raise InputError([replace(p, path=p.path.removeprefix("engine.")) for p in error.problems]) from None
+        told = {"engine.name": "engine"}  # as its flag
+        wrong = [replace(p, path=told.get(p.path, p.path.removeprefix("engine."))) for p in error.problems]
+        raise InputError(wrong) from None
     name, ranks = scenario.engine.name, scenario.engine.dp
     clients = -(-load.concurrency // ranks)
     n = _REQUESTS * clients
@@ -172,14 +174,14 @@ def estimated(
     return estimate_profile(**own), seen_of(load, **told, **apart)
 
 
-def calibrated(points: Sequence[MeasuredLoad], gpu: str, model: str, tp: int = 1, dtype: str = "auto") -> Profile:
+def calibrated(points: Sequence[MeasuredLoad], gpu: str, model: str, name: str = "vllm", **engine: Any) -> Profile:
     """The roofline as a profile, made slower or faster as measured loads say; its error is at least what it is off at
-    these. Raises InputError as `seen_of` does."""
+    these. name, engine: keys of a scenario's `engine`. Raises InputError as `seen_of` does."""
     from fleetsim.calibrate.derivation import estimate_profile
 
-    faster = [log(seen_of(p.load, gpu, model, tp=tp, dtype=dtype).tok_s.value / p.tok_s) for p in points]
+    faster = [log(seen_of(p.load, gpu, model, name=name, **engine).tok_s.value / p.tok_s) for p in points]
     slower = exp(fsum(faster) / len(points) * (FOLLOWED if len(points) == 1 else 1.0))
-    plain = estimate_profile(gpu, model, tp=tp, dtype=dtype, slower=slower)
+    plain = estimate_profile(gpu, model, engine=name, slower=slower, **engine)
     off = [exp(x) / slower - 1.0 for x in faster]
     said = "; ".join(
         f"{units.plural(p.load.concurrency, 'client')}, {p.load.isl} + {p.load.osl} tokens: {p.tok_s:g} tok/s (this "

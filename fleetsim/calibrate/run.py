@@ -198,7 +198,7 @@ def _derived(asked: Calibrate, tell: Tell) -> Calibrated:
 
         points = [read_point(text) for text in asked.point or ()]
         tell("predicting the measured loads")
-        profile = calibrated(points, str(asked.gpu), str(asked.model), asked.tp or 1, asked.dtype or "auto")
+        profile = calibrated(points, str(asked.gpu), str(asked.model), asked.engine, **asked.of_roofline)
         profile = profile.model_copy(update={"name": asked.name or profile.name})
     else:
         from fleetsim.calibrate.sources import is_raw, read_source

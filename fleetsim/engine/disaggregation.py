@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
-from fleetsim.config.engine import DisaggregationConfig, EngineConfig
-from fleetsim.config.load import default_scenario, with_changes
+from fleetsim.config.engine import EngineConfig
 from fleetsim.engine.gpus import GpuSpec
 from fleetsim.engine.kv_memory import kv_bytes_per_token
 from fleetsim.engine.layout import Layout, layout_of
@@ -15,7 +13,6 @@ from fleetsim.engine.model.precision import KV_BYTES
 from fleetsim.engine.model.shape import ModelShape
 from fleetsim.engine.operators.device import NETWORK_SHARE
 from fleetsim.engine.step_time import PrefillSide, StepTime
-from fleetsim.errors import InputError
 from fleetsim.records import replace
 
 OneEngine = Callable[[EngineConfig], tuple[StepTime, EngineLimits]]
@@ -47,20 +44,6 @@ def disaggregated(
         kv_blocks=limits.kv_blocks * n,
     )
     return replace(decode, prefill=side, engines=n), both
-
-
-def sides_of(given: Mapping[str, Any] | DisaggregationConfig, **decode: Any) -> EngineConfig:
-    """The section of an engine whose sides are `given`, as a scenario has them, and whose decode engine is `decode`.
-
-    Raises InputError naming what is wrong.
-    """
-    section = given.model_dump() if isinstance(given, DisaggregationConfig) else dict(given)
-    asked = {f"engine.{name}": value for name, value in decode.items() if value is not None}
-    try:
-        return with_changes(default_scenario(), {**asked, "engine.disaggregation": section}).engine
-    except InputError as error:
-        own = [replace(p, path=p.path.removeprefix("engine.")) for p in error.problems]
-        raise InputError(own) from None
 
 
 def prefill_engine(engine: EngineConfig) -> EngineConfig:

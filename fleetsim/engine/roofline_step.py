@@ -30,11 +30,9 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
-from fleetsim.config.engine import DisaggregationConfig, EngineConfig
 from fleetsim.engine.defaults import (
     BLOCK_SIZE,
     ENTRY_POINTS,
@@ -43,7 +41,6 @@ from fleetsim.engine.defaults import (
     sglang_running_requests,
     sglang_static_share,
 )
-from fleetsim.engine.disaggregation import disaggregated, sides_of
 from fleetsim.engine.gpus import GpuSpec, gpu_spec
 from fleetsim.engine.kv_memory import block_bytes_per_token, windows_kept
 from fleetsim.engine.kv_memory import kv_blocks as usable_kv_blocks
@@ -129,7 +126,6 @@ def roofline(
     block_size: int | None = None,
     max_model_len: int | None = None,
     enforce_eager: bool = False,
-    disaggregation: Mapping[str, Any] | DisaggregationConfig | None = None,
     curves: Curves | None = None,
 ) -> tuple[StepTime, EngineLimits]:
     """Step time and limits of one engine instance of `tp` x `pp` GPUs.
@@ -140,21 +136,10 @@ def roofline(
     this instance is one. pp, dcp, expert_exchange, overlap: as in `fleetsim.engine.layout.Layout`; tp and dp beyond a
     server cross its network. engine: vllm, sglang or tensorrt-llm, whose defaults (`fleetsim.engine.defaults`) stand in
     for what is not given and whose rules the limits carry. entry_point: how vLLM is started, one of its `ENTRY_POINTS`.
-    kv_blocks defaults to what memory leaves; max_model_len, if given, must fit the KV cache once. disaggregation: the
-    engines that compute prompts and those that decode, by the names of a scenario's `engine.disaggregation` ({} = one
-    of each); the rest is then said of an engine that decodes.
+    kv_blocks defaults to what memory leaves; max_model_len, if given, must fit the KV cache once.
     Raises InputError: unknown names, a layout that the model cannot have, a model that does not fit.
     """
     spec, shape = gpu_spec(gpu), model_shape(model)
-    if disaggregation is not None:
-        asked = {
-            "tp": tp, "dtype": dtype, "gpu_memory_utilization": gpu_memory_utilization, "kv_dtype": kv_dtype, "dp": dp,
-            "pp": pp, "dcp": dcp, "expert_exchange": expert_exchange, "overlap": overlap, "entry_point": entry_point,
-            "max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens, "kv_blocks": kv_blocks,
-            "block_size": block_size, "enforce_eager": enforce_eager,
-        }  # fmt: skip
-        section = sides_of(disaggregation, name=engine, **asked)
-        return _two_sides(section, spec, shape, curves, {**asked, "max_model_len": max_model_len})
     layout = Layout(tp, pp, dp, dcp, expert_exchange, overlap)
     counts = {
         "max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens, "kv_blocks": kv_blocks,
@@ -199,18 +184,6 @@ def launched(step_time: StepTime, shape: ModelShape) -> StepTime:
     """The same without CUDA graphs: while the host still launches, the GPU has nothing to do."""
     least_s = shape.layers * (_LAUNCH_S if shape.mixture is None else _LAUNCH_MIXTURE_S)
     return replace(step_time, knots_s=tuple(max(s, least_s) for s in step_time.knots_s))
-
-
-def _two_sides(
-    section: EngineConfig, gpu: GpuSpec, shape: ModelShape, curves: Curves | None, asked: Mapping[str, Any]
-) -> tuple[StepTime, EngineLimits]:
-    """The roofline of an engine that computes prompts apart. asked: of `roofline`, of an engine that decodes."""
-
-    def one(side: EngineConfig) -> tuple[StepTime, EngineLimits]:
-        own = {name: getattr(side, name) for name in ("tp", "dp", "dcp", "kv_blocks", "max_num_batched_tokens")}
-        return roofline(gpu, shape, engine=section.name, curves=curves, **{**asked, **own})
-
-    return disaggregated(section, one, (gpu, shape))
 
 
 def _wrong_names(shape: ModelShape, dtype: str, kv_dtype: str, engine: str, entry_point: str) -> Iterator[Problem]:

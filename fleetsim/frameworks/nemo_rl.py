@@ -15,7 +15,7 @@ from fleetsim.frameworks import common, micro_batch, roles
 from fleetsim.frameworks.draft import Draft, ServedModel
 from fleetsim.frameworks.reading import NODE_GPUS, Read, above_0, nodes_of, on_nodes, one_of, parts_of, times, writes
 from fleetsim.frameworks.sides import vllm_drafts
-from fleetsim.frameworks.tables import entry_point_of, put_rows
+from fleetsim.frameworks.tables import entry_point_of, most_in_flight, put_rows
 
 SAMPLERS = ("in_order", "ready_first", "weight_fifo", "windowed")
 GENERATION = "policy.generation"
@@ -143,6 +143,10 @@ def _async(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
     draft.mode, draft.preset = "async_grpo", "nemo-rl-async-grpo"
     age = put_rows(draft, "async_grpo")["admission.max_staleness"]
     draft.put("buffer.capacity_samples", 2 * age.value * prompts.value * n.value, age, prompts, n, why="twice the age")
+    most = most_in_flight("nemo-rl", "target_step", prompts.value * n.value, age.value)
+    if most is not None:
+        draft.put("fleet.max_in_flight_samples", most, age, prompts, n, why="the age; main has none since 2026-07-21")
+        put_rows(draft, "in flight")
     keeps = draft.flag("grpo.async_grpo.in_flight_weight_updates", default=False)
     recompute = draft.flag("grpo.async_grpo.recompute_kv_cache_after_weight_updates", default=False)
     policy = ("keep_recompute" if recompute.value else "keep") if keeps.value else "drain"

@@ -50,7 +50,8 @@ class SettingRow(Struct, frozen=True):
 
 
 class Framework(Struct, frozen=True):
-    """repository: where it lives. starts: vLLM, where the trainer waits for a batch, and where it does not. modes:
+    """repository: where it lives. starts: vLLM, where the trainer waits for a batch, and where it does not. holds:
+    the law under which its client has no more prompts in flight than the steps ahead take, whatever is set. modes:
     the one that can say most of a scenario is written. form: in which text. yours: what a run needs that no
     scenario says. marks, programs: keys (or the first parts of keys) and programs that give it away. beside: prefix
     of the keys of another command -> that command, which runs beside. left_out: settings that are recognised -> why
@@ -60,6 +61,7 @@ class Framework(Struct, frozen=True):
 
     repository: str
     starts: Sequence[str]
+    holds: str
     form: Form
     yours: str
     marks: tuple[str, ...]
@@ -204,9 +206,8 @@ def _framework(rows: list[list[str]]) -> Framework:
     beside, left_out = ({key: cell for key, (cell,) in named.pop(word).items()} for word in _NAMED[:2])
     blocks = _blocks(rows[head:], _ANY)
     seen, words = tuple(facts["seen"].split(", ")) if "seen" in facts else (), "no words" not in facts
-    return Framework(
-        own, starts, form, yours, marks, programs, tuple(modes), beside, left_out, seen, words, named, blocks
-    )
+    return Framework(own, starts, facts.get("holds", ""), form, yours, marks, programs, tuple(modes), beside, left_out,
+                     seen, words, named, blocks)  # fmt: skip
 
 
 def _blocks(rows: list[list[str]], shared: Mapping[str, Sequence[SettingRow]]) -> dict[str, list[SettingRow]]:
@@ -250,3 +251,10 @@ def entry_point_of(framework: str | None, *, asynchronous: bool) -> str:
     """How a framework's engines are started where its configuration does not say."""
     known = FRAMEWORKS.get(framework or "")
     return "api_server" if known is None else known.starts[asynchronous]
+
+
+def most_in_flight(framework: str | None, law: str, batch: int, ahead: float) -> int | None:
+    """Samples that a framework's client has in flight at most though no setting says so: those of `ahead` batches, a
+    prompt with all of its. None where it holds none back."""
+    known = FRAMEWORKS.get(framework or "")
+    return None if known is None or known.holds != law else round(batch * ahead)

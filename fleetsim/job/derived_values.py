@@ -217,8 +217,7 @@ def _with_trainer(scenario: Scenario, given: Collection[str]) -> Scenario:
         if "trainer.per_token_s" in scenario.assumed:  # of a configuration that somebody runs: its own estimate stands
             return scenario
         raise
-    changes = seconds_of(found)
-    changes["trainer.phases"] += fetching(scenario)
+    changes = seconds_of(found, scenario)
     if chosen:
         changes["trainer.gpus"] = found.gpus
     return _assuming(scenario, changes)
@@ -232,8 +231,8 @@ def trainer_estimate(scenario: Scenario, given: Collection[str]) -> TrainerEstim
     return estimate_of(scenario, scenario.trainer.gpus if is_given("trainer.gpus", given) else None)
 
 
-def seconds_of(found: TrainerEstimate) -> dict[str, Any]:
-    """An estimate as values of a scenario: the seconds of every step, and of every trained token."""
+def seconds_of(found: TrainerEstimate, scenario: Scenario) -> dict[str, Any]:
+    """An estimate as values of its scenario: the seconds of every step, and of every trained token."""
     tokens, seconds = found.plan.batch.tokens, found.seconds
     fixed = seconds.fixed_of_update
     phases: list[PhaseConfig] = []
@@ -246,7 +245,7 @@ def seconds_of(found: TrainerEstimate) -> dict[str, Any]:
     return {
         "trainer.fixed_s": _few(fixed),
         "trainer.per_token_s": _few((seconds.update - fixed) / tokens),
-        "trainer.phases": tuple(phases),
+        "trainer.phases": (*phases, *fetching(scenario)),
     }
 
 

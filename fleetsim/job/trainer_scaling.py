@@ -221,7 +221,7 @@ def trained_on(scenario: Scenario, gpus: int) -> dict[str, Any] | None:
         return None
     if found is None:
         return None
-    seconds = seconds_of(found)
+    seconds = seconds_of(found, scenario)
     phases = [phase.model_dump() for phase in seconds["trainer.phases"]]
     return {**scaled_share(scenario.trainer, gpus), **seconds, "trainer.phases": phases, "trainer.gpus": gpus}
 

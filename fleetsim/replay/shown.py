@@ -100,7 +100,7 @@ def _modelled(job: StatedJob, changes: dict[str, Any]) -> Scenario | None:
     if not is_estimated(job.scenario):
         return None
     try:
-        return with_changes(scenario, seconds_of(estimate_of(scenario, scenario.trainer.gpus)))
+        return with_changes(scenario, seconds_of(estimate_of(scenario, scenario.trainer.gpus), scenario))
     except InputError:  # a trainer too small for its model
         return None
 

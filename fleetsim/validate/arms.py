@@ -15,14 +15,15 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.config.load import default_scenario, scenario_from_mapping, with_changes
+from fleetsim.config.pools import PhaseConfig, TrainerConfig
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import put, value_at
 from fleetsim.config.workload import Lognormal
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.errors import InputError
-from fleetsim.frameworks.tables import entry_point_of
+from fleetsim.frameworks.tables import entry_point_of, most_in_flight
 from fleetsim.job.derived_values import FETCH, fetching, seconds_of
-from fleetsim.job.nameplate import mean_step_s
+from fleetsim.job.nameplate import mean_batch_tokens
 from fleetsim.job.scalar import OF_ENGINES, OF_TRAINER, carries, powers
 from fleetsim.job.uncertainty import Axis
 from fleetsim.records import field_names, replace
@@ -103,8 +104,8 @@ def blind_scenario_of(case: PublishedCase, arm: Arm, scalar: float | None) -> Sc
     """The same with nothing of the arm but its configuration, and the baseline's log.
 
     Configuration holds no seconds: those of the arm's trainer are its model's, times what the baseline's are of its
-    own; its hand-overs are the baseline's where both share the GPUs alike, else those of its way of moving weights. Its
-    lengths follow the baseline's law, cut at its own cap. The baseline is the one of `scenario_of`.
+    own, part by part; its hand-overs are the baseline's where both share the GPUs alike, else those of its way of
+    moving weights. Its lengths follow the baseline's law, cut at its own cap. The baseline is the one of `scenario_of`.
     """
     base = case.arm(case.baseline)
     if arm.name == base.name:
@@ -124,13 +125,51 @@ def blind_scenario_of(case: PublishedCase, arm: Arm, scalar: float | None) -> Sc
         return _made(case, arm, changes | _seconds(shown), law, slowdown, 1.0, False)
     if _seconds(unseen) == _seconds(plain):  # the baseline's own
         return with_changes(unseen, _seconds(shown))
-    times = (mean_step_s(shown) / mean_step_s(plain)) ** carries(alike=_alike(case, arm, base, OF_TRAINER))
-    return _made(case, arm, changes, law, slowdown, times, True)
+    return with_changes(unseen, _carried(shown, plain, unseen, carries(alike=_alike(case, arm, base, OF_TRAINER))))
 
 
 def _seconds(scenario: Scenario) -> dict[str, Any]:
     """The seconds of a scenario's trainer, by path."""
     return {f"trainer.{name}": value for name, value in scenario.trainer.model_dump().items() if name in _TRAINER}
+
+
+# Phases that are passes over the batch, by words in their names. What others hold (rewards, advantages, batches handed
+# on) is the host's: it goes with samples, not with GPUs, and with whether both sides share the GPUs.
+_PASSES = ("log-prob", "reference", "critic")
+
+
+def _carried(shown: Scenario, plain: Scenario, unseen: Scenario, power: float) -> dict[str, Any]:
+    """The seconds of an arm's trainer by its model, times what a log shows over the model, to a power.
+
+    shown, plain: the trainer of the log, as it shows it and as its model has it. Updates and passes are compared apart
+    where the log tells them apart: other arms have updates alone.
+    """
+    (update, passes, rest), (own, forward, _) = _parts(shown), _parts(plain)
+    apart = passes > 0 and forward > 0
+    of_update = (update / own if apart else (update + passes) / (own + forward)) ** power
+    of_passes = (passes / forward) ** power if apart else of_update
+    trainer = unseen.trainer
+    phases = [p.model_dump() | _times(p, 1.0 if p.name == FETCH else of_passes) for p in trainer.phases]
+    if rest and shown.fleet.placement == unseen.fleet.placement:
+        of_host = rest * trainer.batch_samples / shown.trainer.batch_samples
+        phases.append({"name": "rest of the step", "fixed_s": of_host})
+    seconds = _times(trainer, of_update) | {"phases": phases}
+    return {f"trainer.{name}": value for name, value in seconds.items()}
+
+
+def _times(part: TrainerConfig | PhaseConfig, factor: float) -> dict[str, Any]:
+    return {name: factor * getattr(part, name) for name in ("fixed_s", "per_token_s")}
+
+
+def _parts(scenario: Scenario) -> tuple[float, float, float]:
+    """Seconds of updates, of passes, and of what is neither; without the fetching of a batch."""
+    trainer, tokens = scenario.trainer, mean_batch_tokens(scenario)
+    parts = {"update": trainer.fixed_s + trainer.per_token_s * tokens, "pass": 0.0, "rest": 0.0}
+    for phase in trainer.phases:
+        if phase.name != FETCH:
+            part = "pass" if any(word in phase.name for word in _PASSES) else "rest"
+            parts[part] += phase.fixed_s + phase.per_token_s * tokens
+    return parts["update"], parts["pass"], parts["rest"]
 
 
 def _made(
@@ -155,10 +194,15 @@ def _made(
     put(raw, "engine.slowdown", slowdown)
     if case.eager:
         put(raw, "engine.enforce_eager", True)
-    point = entry_point_of(case.framework, asynchronous=raw.get("admission", {}).get("law", "barrier") != "barrier")
+    admission: dict[str, Any] = {"law": "barrier", "max_staleness": 1, **raw.get("admission", {})}
+    point = entry_point_of(case.framework, asynchronous=admission["law"] != "barrier")
     if point != "api_server" and raw["engine"].get("name", "vllm") == "vllm":
         raw["engine"].setdefault("entry_point", point)
     trainer = raw.setdefault("trainer", {})
+    ahead = admission["law"], trainer.get("batch_samples", 0), admission["max_staleness"]
+    most = most_in_flight(case.framework, *ahead)
+    if most is not None:
+        raw["fleet"] = {"max_in_flight_samples": most, "in_flight_unit": "groups"} | raw["fleet"]
     if modelled:
         raw["trainer"] = trainer = {key: v for key, v in trainer.items() if key not in _TRAINER}
     if not {"fixed_s", "per_token_s"} & trainer.keys():
@@ -214,7 +258,7 @@ def _alike(case: PublishedCase, arm: Arm, other: Arm, paths: Collection[str]) ->
 
 def _trainer_of(scenario: Scenario) -> dict[str, Any]:
     """The trainer's seconds as its model has them, for an arm that publishes none and whose case states none."""
-    found = seconds_of(estimate_of(scenario, scenario.trainer.gpus))
+    found = seconds_of(estimate_of(scenario, scenario.trainer.gpus), scenario)
     phases = [phase.model_dump() for phase in found["trainer.phases"]]
     return {"fixed_s": found["trainer.fixed_s"], "per_token_s": found["trainer.per_token_s"], "phases": phases}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -19,6 +20,7 @@ from fleetsim.calibrate.one_load import (
     seen_of,
 )
 from fleetsim.cli.main import app
+from fleetsim.config.engine_profile import Profile, load_profile
 from fleetsim.errors import InputError
 
 MODEL = "Qwen/Qwen2.5-1.5B"
@@ -54,6 +56,25 @@ def test_one_load_moves_the_engine_by_most_of_what_it_shows_and_two_by_all() -> 
     assert first[1] / first[0] == pytest.approx(2**FOLLOWED)
     assert first[2] / first[0] == pytest.approx(2.0)
     assert "calibrated at 4 clients" in one.provenance.source
+
+
+def test_what_is_said_of_the_engine_is_read(tmp_path: Path) -> None:
+    """Another engine, its memory and its running requests: each was left aside, and the answer was the same."""
+    flags = ["--gpu", "H100", "--model", MODEL, "--point", "concurrency=8 isl=100 osl=20 tok_s=900", "--json"]
+
+    def made(*more: str) -> Profile:
+        place = tmp_path / f"{len(more)}{''.join(more)}.profile.json"
+        answer = CliRunner().invoke(app, ["calibrate", *flags, *more, "-o", str(place)])
+        assert answer.exit_code == 0, answer.output
+        return load_profile(place)
+
+    plain, other, few = made(), made("--engine", "sglang"), made("--max-num-seqs", "2", "--kv-blocks", "900")
+    assert (other.provenance.engine, other.limits.block_size) == ("sglang", 1)
+    assert (few.limits.max_num_seqs, few.limits.kv_blocks) == (2, 900)
+    first = {p.coefficients.knots_s[0].value for p in (plain, other, few)}
+    assert len(first) == 3
+    for wrong in (["--engine", "foo"], ["--quantization", "fp8"], ["--max-model-len", "99"]):
+        assert CliRunner().invoke(app, ["calibrate", *flags, *wrong]).exit_code == 2
 
 
 def test_loads_that_contradict_each_other_widen_the_error() -> None:

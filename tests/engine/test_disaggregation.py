@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from fleetsim.calibrate.one_load import ClosedLoad, read_sides, seen_of
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario, reader_of
-from fleetsim.engine import EngineLimits, LinearStepTime, roofline, run_requests
+from fleetsim.engine import EngineLimits, LinearStepTime, run_requests
 from fleetsim.engine.kernel.tables import DONE
 from fleetsim.engine.step_time import PrefillSide
 from fleetsim.engine.transport import transfer_of
@@ -59,28 +59,6 @@ def test_prompts_that_end_together_but_for_rounding_decode_in_their_order(
     got = run_requests(replace(LinearStepTime(1.0 + step_s), prefill=side), one, [a, a + b, b], [1, 3, 3])
     assert got.first_token_s[1] == pytest.approx((a + b) * token_s)
     assert got.first_token_s[2] == got.finish_s[1]
-
-
-def test_a_roofline_has_two_sides_as_a_scenario_has() -> None:
-    """By the names of `engine.disaggregation`; {} is one engine of each; what a scenario refuses, it refuses."""
-    sides = {"prefill": 4, "prefill_tp": 1, "prefill_dp": 4, "decode": 2}
-    asked = {"engine.gpu": "B200", "engine.model": "deepseek-ai/DeepSeek-R1", "engine.tp": 8, "engine.dtype": "nvfp4",
-             "engine.name": "tensorrt-llm", "engine.disaggregation": sides}  # fmt: skip
-    step, limits = roofline(
-        "B200", "deepseek-ai/DeepSeek-R1", 8, "nvfp4", engine="tensorrt-llm", disaggregation=sides
-    )  # fmt: skip
-    expected, held = engine_of(with_changes(default_scenario(), {**asked, "engine.slowdown": 1.0}), log_probs=False)
-    assert (step, limits.kv_blocks, limits.max_num_seqs) == (expected, held.kv_blocks, held.max_num_seqs)
-    pair = roofline("H100", "Qwen/Qwen3-8B", disaggregation={})[0]
-    assert pair.prefill is not None
-    assert (pair.engines, pair.prefill.engines) == (1, 1)
-    for wrong, rule in (({"prefil": 1}, 'did you mean "prefill"'), ({"prefill": 0}, "at least 1")):
-        with pytest.raises(InputError, match=rule):
-            roofline("H100", "Qwen/Qwen3-8B", disaggregation=wrong)
-    with pytest.raises(InputError, match="KV cache"):
-        roofline("H100", "Qwen/Qwen3-8B", max_model_len=10**7, disaggregation={})
-    with pytest.raises(InputError, match="have one stage"):
-        roofline("H100", "Qwen/Qwen3-8B", pp=2, disaggregation={})
 
 
 def test_clients_of_two_sides_wait_for_the_prompts_of_others_and_not_for_their_decodes() -> None:

@@ -378,6 +378,8 @@ CASES = (
             "admission.max_staleness": 2.0,
             "buffer.batch_rule": "exact_target_step",
             "buffer.capacity_samples": 2 * 2 * 2048,
+            "fleet.max_in_flight_samples": 2 * 2048,
+            "fleet.in_flight_unit": "groups",
             "sync.in_flight": "keep",
             "sync.transport": "collective_broadcast",
             "sync.link.source": "sharded",

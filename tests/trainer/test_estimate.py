@@ -11,8 +11,10 @@ from typer.testing import CliRunner
 import fleetsim as fs
 from fleetsim import units
 from fleetsim.cli.main import app
+from fleetsim.config.load import with_changes
 from fleetsim.errors import InputError
 from fleetsim.job.derived_values import FETCH, fetching, with_derived
+from fleetsim.job.trainer_scaling import moved_trainer
 from fleetsim.trainer.estimate import batch_of, estimate_of, estimate_on, server_gpus
 
 
@@ -143,4 +145,7 @@ def test_a_batch_is_fetched_as_slowly_as_logs_say(responses: int, pulls: int, jo
 def test_only_verl_s_queue_is_fetched_from_and_only_once() -> None:
     for name, often in (("verl-fully-async", 1), ("areal", 0)):
         scenario = with_derived(fs.load(name).scenario, ())
-        assert [phase.name for phase in scenario.trainer.phases].count(FETCH) == often, name
+        moved = with_changes(scenario, moved_trainer(scenario, 2 * scenario.trainer.gpus))
+        for made in (scenario, moved):  # more GPUs fetch no faster
+            assert tuple(phase for phase in made.trainer.phases if phase.name == FETCH) == fetching(scenario), name
+        assert len(fetching(scenario)) == often

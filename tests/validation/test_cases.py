@@ -145,10 +145,15 @@ def test_a_folder_without_cases_is_refused(tmp_path: Path) -> None:
 
 
 def test_engines_are_started_as_their_framework_starts_them() -> None:
-    """The recipes of C08's split arms say async_engine: true; its on-policy arm has an offline LLM."""
-    (case,) = load_cases(("C08",))
-    points = {arm.name: scenario_of(case, arm, None).engine.entry_point for arm in case.arms}
+    """The recipes of C08's split arms say async_engine: true; its on-policy arm has an offline LLM. Releases to v0.7.0
+    hold as many prompts in flight as the steps ahead take, of C09's arm eight steps."""
+    cases = load_cases(("C08", "C09"))
+    made = {arm.name: scenario_of(case, arm, None) for case in cases for arm in case.arms}
+    points = {arm.name: made[arm.name].engine.entry_point for arm in cases[0].arms}
     assert points == {"on_policy": "llm", "one_off": "async_engine", "one_off_fp8": "async_engine"}
+    held = {name: one.fleet.max_in_flight_samples for name, one in made.items() if name != "on_policy"}
+    assert held == {"one_off": 2048, "one_off_fp8": 2048, "eight_off": 8 * 2048}
+    assert made["on_policy"].fleet.max_in_flight_samples is None
 
 
 def test_cases_are_no_scenarios() -> None:

@@ -171,6 +171,39 @@ def test_a_blind_arm_keeps_its_configuration_and_loses_its_seconds() -> None:
     assert (split.fleet.switch_s, split.sync.pause_s) == (0.0, 0.0)  # nobody's seconds but those that the case states
 
 
+def test_a_blind_trainer_is_compared_part_by_part() -> None:
+    """Updates and log-probs by what the log shows of each; the host's part goes with samples. An arm without log-probs
+    does not pay for slow ones, and one on other GPUs does not divide the host's."""
+    trainer = {"gpus": 8, "batch_samples": 512, "fixed_s": 40.0, "phases": [{"name": "old log-probs", "fixed_s": 90.0},
+               {"name": "rest of the step", "fixed_s": 7.0}]}  # fmt: skip
+    case = small(
+        scenario={
+            **small().scenario,
+            "engine": {"gpu": "H100", "model": "Qwen/Qwen2.5-7B"},
+            "fleet": {"placement": "colocated", "instances": 8},
+            "trainer": trainer,
+        },
+        arms=[
+            {"name": "one", "published": 100.0},
+            {"name": "more", "set": {"trainer.gpus": 16, "trainer.batch_samples": 1024}},
+            {"name": "alone", "set": {"trainer.recipe.old_log_probs": False}},
+        ],
+    )
+    (by_model, more_by_model, _), (_, more, alone) = (
+        [made(case, arm) for arm in case.arms]
+        for made in (lambda *of: scenario_of(*of, None, modelled=True), lambda *of: blind_scenario_of(*of, None))
+    )
+    update = mean_step_s(more_by_model) - _phases_s(more_by_model)
+    own = mean_step_s(by_model) - _phases_s(by_model)
+    passes = 90.0 * _phases_s(more_by_model) / _phases_s(by_model)
+    assert mean_step_s(more) == pytest.approx(40.0 * update / own + passes + 14.0, rel=1e-3)
+    assert mean_step_s(alone) == pytest.approx(40.0 + 7.0, rel=1e-3)
+
+
+def _phases_s(scenario: Scenario) -> float:
+    return mean_step_s(scenario) - mean_step_s(with_changes(scenario, {"trainer.phases": []}))
+
+
 def test_engines_and_trainer_share_a_step_of_which_no_part_is_published() -> None:
     """Engines alone and trainer alone move to the ends; together they lie between, each by its share and its doubt."""
     engine, trainer = {"gpu": "H100", "model": "Qwen/Qwen2.5-7B"}, {"gpus": 8, "batch_samples": 512, "fixed_s": 5.0}
