@@ -230,6 +230,8 @@ def _async(draft: Draft, samples: Read[int]) -> None:
     queue = draft.count("queue_maxsize", default=1024)
     tasks = draft.maybe_count("max_inflight_tasks", least=-1)
     put_rows(draft, "AsyncGRPOTrainer")
+    if draft.settings.get("token_budget") is not None:
+        put_rows(draft, "no budget")
     group, path = draft.values.get("workload.group_size", 1), "fleet.max_in_flight_samples"
     if tasks is None or tasks.value <= 0:
         most = max(group, staleness.value * samples.value)
