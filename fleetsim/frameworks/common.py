@@ -10,7 +10,7 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.frameworks.draft import Assumed, Draft
-from fleetsim.frameworks.reading import Back, Read, worded, writes
+from fleetsim.frameworks.reading import NODE_GPUS, Back, Read, never, worded, writes
 
 # Published runs of reasoning and instruct models reach 0.27 to 0.39 of their length cap in the mean (Marin's and
 # AReaL's runs, verl's V1 report, NeMo-RL's performance page): their middle.
@@ -244,6 +244,37 @@ def ranks(draft: Draft, samples: Read[int] | None = None) -> int:
         rule = f"is less than a sample for each of {gpus // each} data-parallel ranks"
         draft.refuse(samples.key, samples.value, rule, "have a larger batch, or fewer trainer GPUs")
     return max(1, gpus // each)
+
+
+SHARDS = "trainer.recipe.shards"
+# Words for GPUs that share the weights: all of a server, or none (torch's ShardingStrategy; accelerate has numbers).
+_SHARING = {"hybrid": NODE_GPUS, "no_shard": 1, "multi_gpu": 1}
+_STRATEGIES = {"3": "no_shard", "4": "hybrid", "5": "hybrid"}
+
+
+def shared(draft: Draft, keys: list[str], options: Mapping[str, Any]) -> None:
+    """GPUs that share the weights where not all do: so many, or as many as a word means; of copies: so many groups of
+    them. least: fewer mean all. back no: the program itself takes no such setting."""
+    read, gpus = draft.maybe_text(*keys), draft.values.get("trainer.gpus", 1)
+    text = "" if read is None else read.value.lower()
+    text = _STRATEGIES.get(text, "") if text.isdigit() and keys[0].endswith("strategy") else text
+    said = int(text) if text.isdigit() else next((n for word, n in _SHARING.items() if word in text), 0)
+    copies = options.get("of") == "copies"
+    back: Back = (
+        (lambda want: {keys[0]: max(1, gpus // want) if want else 1})
+        if copies
+        else (lambda want: {keys[0]: want or -1})
+    )
+    asked = said > copies and said >= options.get("least", 1)
+    draft.where(
+        asked,
+        SHARDS,
+        max(1, gpus // said) if copies and said else said,
+        Read(keys[0], 0, False) if read is None else read,
+        why="groups of GPUs hold copies of the weights",
+        back=never if "back" in options else back,
+        unless=None,
+    )
 
 
 _WIDE = {"bfloat16": "bfloat16", "bf16": "bfloat16", "float16": "float16", "fp16": "float16"}

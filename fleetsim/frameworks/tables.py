@@ -173,6 +173,7 @@ _SHARED: Mapping[str, Callable[[Draft, SettingRow, list[str]], None]] = {
     ),
     "tokens": lambda draft, row, keys: micro_batch.tokens(draft, keys, row.default, row.options),
     "samples": lambda draft, row, keys: micro_batch.samples(draft, keys, row.default, row.options),
+    "shards": lambda draft, row, keys: common.shared(draft, keys, row.options),
     "packed": lambda draft, row, keys: micro_batch.packed(draft, keys, str(row.options.get("alone", ""))),
     "weights": lambda draft, row, keys: common.weights_type(draft, *keys),
     "filter": lambda draft, row, keys: common.filtering(draft, draft.flag(*keys, default=bool(row.default))),
@@ -221,7 +222,7 @@ def _blocks(rows: list[list[str]], shared: Mapping[str, Sequence[SettingRow]]) -
 
 
 _KINDS = {"count", "number", "flag", "nodes", "not", "words", "either", *_SHARED}
-_OPTIONS = {"least", "most", "unless", "if", "as", "else", "of", "default", "switch", "on", "each", "alone"}
+_OPTIONS = {"back", "least", "most", "unless", "if", "as", "else", "of", "default", "switch", "on", "each", "alone"}
 
 
 def _row(path: str, rule: str, *cells: str) -> SettingRow:

@@ -336,7 +336,8 @@ def _put_recipe(draft: Draft) -> None:
     engine = f"{ACTOR}.{'megatron' if megatron else own}"
     put_rows(draft, "epochs")
     put_rows(draft, "megatron" if megatron else "fsdp", f"{engine}.")
-    for block in () if megatron else ("ranks", own) if own in ("torchtitan", "automodel") else ("layers",):
+    rest = {"torchtitan": ("ranks", own), "automodel": ("ranks", own), "veomni": ("mesh", "layers", own)}
+    for block in () if megatron else rest.get(own, ("mesh", "layers")):
         put_rows(draft, block, f"{engine}.")
     host = (f"{ACTOR}.optim.override_optimizer_config.optimizer_cpu_offload", f"{engine}.offload_policy")
     on_host = any(draft.flag(key, default=False).value for key in host)
