@@ -34,7 +34,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     draft.mode, draft.preset = "asynchronous", "areal"
     put_rows(draft, "model")
     n, own = draft.count("gconfig.n_samples", default=1), draft.maybe_count("n_trajs")  # an episode has so many
-    n = draft.product("workload.group_size", *([n] if own is None else [n, own]))
+    # Files before the trainer's own grouping (rl_trainer.py) name a launcher, no scheduler: a prompt is one episode.
+    parts = [n] if own is None else [n, own] if draft.settings.has("scheduler.type") else [own]
+    n = draft.product("workload.group_size", *parts)
     batch = _batch(draft, n)
     _lengths(draft)
     engine = _parallelism(draft)
@@ -194,6 +196,8 @@ def _trainer(draft: Draft, actor: Read[str], backend: str, sizes: dict[str, int]
         draft.put(f"trainer.recipe.{name}", value, actor, back=back, unless=None)
     turned = _letter(actor.key, "", sizes, "d")
     kind = {"fsdp": "fsdp", "archon": "fsdp", "megatron": "megatron"}.get(backend)
+    if not backend:  # a string without a name: alloc_mode.py of 2025
+        kind = "megatron" if max(sizes["p"], sizes["e"]) > 1 else "fsdp"
     draft.put("trainer.recipe.backend", kind, actor, back=lambda want: _named(turned, want, sizes["d"]), unless=None)
 
 

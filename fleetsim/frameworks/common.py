@@ -32,6 +32,9 @@ _STATE = re.compile(
     re.IGNORECASE,
 )
 
+# The transformers whose mixtures are one product (modeling_utils.py, get_correct_experts_implementation).
+_ONE_PRODUCT = (5,)
+
 # (model, GPU, trainer GPUs) -> seconds per trained token of one update and of one log-prob pass; None if unknown.
 TrainerSpeed = Callable[[str, str, int], tuple[float, float] | None]
 
@@ -157,6 +160,10 @@ def hardware_and_times(
     for name, pass_ in read.items():
         if isinstance(pass_, Read):
             draft.could(f"trainer.recipe.{name}", pass_.value, pass_.written)
+    pin = draft.settings.pinned.get("transformers")
+    if pin is not None and pin.only_before(_ONE_PRODUCT):
+        why = f"{pin.text}: the experts of a sharded mixture one by one"
+        draft.put("trainer.recipe.experts", "looped", why=why, back=never)
     how = "the seconds of a sync follow from the model's bytes and the bandwidths of sync.link"
     remedy = "--set sync.pause_s=SECONDS --set sync.trainer_block_s=SECONDS --set sync.publish_s=SECONDS"
     draft.assumed.append(Assumed("sync.pause_s", "by transport", how, remedy))

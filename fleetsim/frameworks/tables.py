@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.frameworks import common, micro_batch
 from fleetsim.frameworks.draft import NEVER, Draft
-from fleetsim.frameworks.reading import Read, on_nodes, turned, worded
+from fleetsim.frameworks.reading import Read, never, on_nodes, turned, worded
 from fleetsim.frameworks.settings import RunSettings, Setting, normal
 from fleetsim.records import tables_of
 
@@ -145,8 +145,10 @@ def _read(draft: Draft, row: SettingRow, keys: list[str]) -> Read[Any]:
 
 def _put_word(draft: Draft, row: SettingRow, keys: list[str], usual: Any) -> None:
     """A value whose words are the framework's own; for a word that is not known the usual one holds."""
-    read = draft.maybe_text(*keys)
+    read, default = draft.maybe_text(*keys), row.options.get("default")
+    read = Read(keys[0], default, False) if read is None and default is not None else read
     back = worded(row.words, lambda word: {keys[0]: True if word == "true" else word})
+    back = never if "back" in row.options else back
     value = None if read is None else row.words.get(read.value.lower())
     if read is None or value is None:
         draft.could(row.path, usual, back, usual)

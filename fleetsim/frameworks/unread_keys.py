@@ -19,7 +19,7 @@ from fleetsim.frameworks.settings import normal
 
 class _Kind(Struct, frozen=True):
     """words: of the keys. path, value: what the scenario has instead. said: what its flag takes. small: the value must
-    name a type of fewer than 16 bits."""
+    name a type of fewer than 16 bits, or a hybrid."""
 
     words: str
     path: str
@@ -44,6 +44,7 @@ _KINDS = (
     _Kind(r"lora\w*\.(rank|dim|r|enabled)$|(?<!q_)(?<!kv_)lora_rank$|(use|enable)_lora$|lora_adapter_path$|peft\.enabled$|use_peft$",
           "trainer.recipe.tune", "full", "lora"),
     _Kind(r"(optim\w*offload|offload_optimizer|full_offload)(\.enabled)?$", "trainer.recipe.offload", "none", "states"),
+    _Kind(r"sharding_strategy$", "trainer.recipe.shards", None, "N", small=True),
     _Kind(r"kv_cache_dtype$|fp8_kv_cache$", "engine.kv_dtype", "auto", "fp8", small=True),
     _Kind(_ENGINE + _TYPE, "engine.dtype", "auto", "fp8", small=True),
     _Kind(_TYPE, "trainer.recipe.precision", "bf16", "fp8", small=True),

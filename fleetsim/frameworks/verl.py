@@ -322,14 +322,15 @@ def _put_teachers(draft: Draft, gpus: int) -> None:
 
 def _put_recipe(draft: Draft) -> None:
     """The update: verl/workers/config/engine.py, FSDPEngineConfig and McoreEngineConfig."""
-    put_rows(draft, "trainer")
     named = [
         draft.text("config_name", default=""),
         *(Read("defaults", parent, True) for parent in draft.settings.parents),
     ]
     named = [read for read in named if "megatron" in read.value]  # ppo_megatron_trainer.yaml says its strategy itself
-    if named and "trainer.recipe.backend" not in draft.values:
-        draft.put("trainer.recipe.backend", "megatron", named[0])
+    if named and draft.settings.get(*_ENGINE_KEYS) is None:
+        draft.put("trainer.recipe.backend", "megatron", named[0], back=one_of({}))
+    else:
+        put_rows(draft, "trainer")
     megatron = draft.values.get("trainer.recipe.backend") == "megatron"
     own = draft.text(*_ENGINE_KEYS, default="").value
     own = own if own in ("veomni", "torchtitan", "automodel") else "fsdp_config"

@@ -223,8 +223,10 @@ def megatron(section: str, more: str = "") -> str:
          'max_completion_tokens = 90\n[[train.source]]\nname = "rev"', "c.toml",
          {"workload.group_size": 8, "workload.output_tokens.max": 90, "trainer.batch_samples": 64}),
         # examples/terminal_bench: trajectories of an episode, of which a prompt has several
-        ("areal", AREAL + "gconfig: {n_samples: 2}\nn_trajs: 4", "c.yaml",
+        ("areal", AREAL + "gconfig: {n_samples: 2}\nn_trajs: 4\nscheduler: {type: local}", "c.yaml",
          {"workload.group_size": 8, "trainer.batch_samples": 64}),
+        # inclusionAI/ASearcher at 813e804, asearcher.py sets n_samples to 1
+        ("areal", AREAL + "gconfig: {n_samples: 2}\nn_trajs: 4", "c.yaml", {"workload.group_size": 4}),
         ("trl", "GRPOConfig(model='q/q')\nGRPOTrainer(peft_config=get_peft_config(args))", "c.py",
          {"trainer.recipe.tune": None}),
         ("trl", "GRPOConfig(model='q/q', use_peft=True)\nGRPOTrainer(peft_config=get_peft_config(args))", "c.py",

@@ -99,6 +99,29 @@ def test_accelerates_file_says_who_shares_them(tmp_path: Path, lines: str, shard
 
 
 @pytest.mark.parametrize(
+    ("lines", "offload"),
+    [
+        ("deepspeed_config: {offload_optimizer_device: cpu, zero_stage: 3}", "adam"),
+        ("deepspeed_config: {offload_optimizer_device: none, zero_stage: 3}", "none"),
+        ("fsdp_config: {fsdp_offload_params: true}", "adam"),
+    ],
+)
+def test_accelerates_file_says_where_the_optimizer_runs(tmp_path: Path, lines: str, offload: str) -> None:
+    (tmp_path / "a.yaml").write_text(f"num_processes: 8\n{lines}\n")
+    text = "accelerate launch --config_file a.yaml grpo.py --model_name_or_path Qwen/Qwen3-1.7B"
+    (tmp_path / "run.sh").write_text(text)
+    assert scenario_from("trl", read_source(str(tmp_path / "run.sh"))).scenario.trainer.recipe.offload == offload
+
+
+def test_processes_that_nobody_says_make_whole_groups() -> None:
+    """open-r1's config_demo_code.yaml: a server's eighth GPU generates."""
+    text = "model_name_or_path: Qwen/Qwen3-1.7B\nper_device_train_batch_size: 16\nnum_generations: 14\nuse_vllm: true\n"
+    found = scenario_from("trl", parsed_source(text, "c.yaml"))
+    assert found.scenario.trainer.gpus == 7
+    assert "trainer.gpus" in found.scenario.assumed
+
+
+@pytest.mark.parametrize(
     ("framework", "text", "experts"),
     [
         ("verl", f"{VERL} {ACTOR}strategy=veomni", "grouped"),
