@@ -38,7 +38,7 @@ _ENGINE = r"(^|\.|actor_)(infer|rollout(?!_ref)|generation|inference|vllm|sglang
 _TYPE = r"(dtype|precision|quant\w*|\w*_qat|load_in_\dbit|fp[48]\w*(?<!backend))(\.\w+)?$"
 # The first kind that a key belongs to says what it holds.
 _KINDS = (
-    _Kind(r"(max_)?(assistant_|user_|agent_|rollout_|tool_call\w*_|num_)?turns$|max_(tool\w*|actions\w*|llm_calls\w*|iterations)$|"
+    _Kind(r"(^|[._])(max_)?(assistant_|user_|agent_|rollout_|tool_call\w*_|num_)?turns$|max_(tool\w*|actions\w*|llm_calls\w*|iterations)$|"
           r"tool_call_parser$|enable_child_agents$",
           TURNS, 1, "N"),
     _Kind(r"lora\w*\.(rank|dim|r|enabled)$|(?<!q_)(?<!kv_)lora_rank$|(use|enable)_lora$|lora_adapter_path$|peft\.enabled$|use_peft$",
@@ -51,7 +51,8 @@ _KINDS = (
     _Kind(r"(teacher|distill|opd)\w*([._].*)?(path|name|url|server_ip|n_?gpus\w*|gpus\w*|n?_?nodes|device_mapping|"
           r"enabled)$",
           "trainer.recipe.reference", True, "false"),
-    _Kind(r"\bcritic[._].*(path|gpus\w*|nodes|device_mapping)$", "trainer.recipe.critic", False, "true"),
+    _Kind(r"\bcritic[._].*(path|gpus\w*|nodes|device_mapping)$|use_(value_model|critic\w*)$",
+          "trainer.recipe.critic", False, "true"),
     _Kind(r"(judge|reward|verifier|\brm)\w*[._](.*[._])?(model|model_path|model_name\w*|url|base_url|backend)(\.(path|name\w*))?$|"
           r"device_mapping$|(n|num)_?(gpus|nodes)\w*$|gpus_per_node$|\bnnodes$",
           "workload.reward.latency_s", 0.0, "SECONDS"),

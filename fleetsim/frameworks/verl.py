@@ -21,7 +21,7 @@ ENGINE = f"{ROLLOUT}.engine_kwargs.vllm"
 # A group of the trainer's defaults goes before the actor's own word.
 _ENGINE_KEYS = ("model_engine", f"{ACTOR}.model_engine", f"{ACTOR}.strategy", f"{ACTOR}.fsdp_config.strategy")
 # Whose environments or agents ask for what they want (verl-recipe, atropos; microsoft/agent-lightning at c632d8dd).
-_AGENTS = {"atropos": "environments", "agentlightning": "agents of the user's own"}
+_AGENTS = {"atropos": "environments", "agentlightning": "agents of the user's own", "recurrent": "a recurrent agent"}
 # What reads samples beside the actor in projects on verl (RL-Factory; rLLM).
 _JUDGES = {
     "reward_rollout.if_use_reward_rollout": "a reward model's engines on the rollout's GPUs",

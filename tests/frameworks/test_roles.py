@@ -48,6 +48,7 @@ cluster: {{num_nodes: 4, gpus_per_node: 8}}
 {}
 """
 PRIME = 'model = {name = "Qwen/Qwen3-8B"}\n[orchestrator]\nbatch_size = 64\n'
+RELAX = '{"actor": [2, 8], "rollout": [1, 12], "reference": [1, 8]}'
 SLIME = "python train.py --hf-checkpoint Qwen/Qwen3-8B --rollout-batch-size 8 --colocate "
 
 
@@ -235,6 +236,8 @@ def megatron(section: str, more: str = "") -> str:
         ("slime", SLIME + "--lora-rank 32", "c.sh", {"trainer.recipe.tune": "lora", "engine.lora.rank": 32}),
         ("slime", SLIME + "--lora-rank 32 --lora-train-only", "c.sh", {"trainer.recipe.tune": "lora",
                                                                        "engine.lora": None}),
+        # Relax: groups and GPUs of each role
+        ("slime", SLIME.replace("--colocate", f"--resource '{RELAX}'"), "c.sh", {"trainer.gpus": 16, "fleet.instances": 12}),
         ("slime", SLIME + "--train-backend fsdp", "c.sh", {"trainer.recipe.backend": "fsdp"}),
         ("slime", SLIME.replace("--colocate", "--rollout-num-gpus 8") + "--update-weight-transfer-mode p2p", "c.sh",
          {"sync.transport": "rdma_p2p"}),
@@ -314,6 +317,8 @@ def test_a_backend_that_stands_in_is_named(engine: str) -> None:
         ("trainer.extra.fp8_recipe: blockwise", "trainer.recipe.precision"),
         ("rollout.extra.quantization: fp8", "engine.dtype"),
         ("optimizer_offload: true", "trainer.recipe.offload"),
+        ("use_value_model: true", "trainer.recipe.critic"),
+        ("fsdp.sharding_strategy: HYBRID_SHARD", "trainer.recipe.shards"),
     ],
 )
 def test_an_unread_key_of_weight_is_named_with_its_flag(key: str, path: str) -> None:
@@ -343,7 +348,7 @@ def test_a_filter_that_is_off_refills_nothing() -> None:
 
 def test_keys_of_no_weight_are_only_counted() -> None:
     quiet = "my.color=red my.fp8_cfg.enabled=False my.fp8_cfg.fp8_recipe=blockwise trainer.val.n_gpus=8 my.lora.rank=0"
-    quiet += " rollout.fp8_gemm_backend=triton"
+    quiet += " rollout.fp8_gemm_backend=triton my.compute_returns=True fsdp.sharding_strategy=FULL_SHARD"
     result = read("verl", VERL + quiet, "c.sh")
     assert not [a for a in result.assumed if "not read" in a.why]
     assert "my.color" in result.not_looked_at
