@@ -126,6 +126,8 @@ def _read_roles(draft: Draft) -> None:
         if found is None or not isinstance(found[1], list) or not all(type(n) is int for n in found[1]):
             continue
         gpus, role = math.prod(found[1]), name.rpartition(".")[2]
+        if role == "rollout" and draft.settings.has("colocate"):
+            continue
         if role in keys:
             draft.settings.add(keys[role], gpus)
         else:

@@ -237,7 +237,8 @@ def megatron(section: str, more: str = "") -> str:
         ("slime", SLIME + "--lora-rank 32 --lora-train-only", "c.sh", {"trainer.recipe.tune": "lora",
                                                                        "engine.lora": None}),
         # Relax: groups and GPUs of each role
-        ("slime", SLIME.replace("--colocate", f"--resource '{RELAX}'"), "c.sh", {"trainer.gpus": 16, "fleet.instances": 12}),
+        ("slime", SLIME.replace("--colocate", f"--resource '{RELAX}'"), "c.sh",
+         {"trainer.gpus": 16, "fleet.instances": 12}),
         ("slime", SLIME + "--train-backend fsdp", "c.sh", {"trainer.recipe.backend": "fsdp"}),
         ("slime", SLIME.replace("--colocate", "--rollout-num-gpus 8") + "--update-weight-transfer-mode p2p", "c.sh",
          {"sync.transport": "rdma_p2p"}),
