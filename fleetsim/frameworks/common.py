@@ -266,22 +266,14 @@ def shared(draft: Draft, keys: list[str], options: Mapping[str, Any]) -> None:
     text = "" if read is None else read.value.lower()
     text = _STRATEGIES.get(text, "") if text.isdigit() and keys[0].endswith("strategy") else text
     said = int(text) if text.isdigit() else next((n for word, n in _SHARING.items() if word in text), 0)
-    copies = options.get("of") == "copies"
-    back: Back = (
-        (lambda want: {keys[0]: max(1, gpus // want) if want else 1})
-        if copies
-        else (lambda want: {keys[0]: want or -1})
-    )
-    asked = said > copies and said >= options.get("least", 1)
-    draft.where(
-        asked,
-        SHARDS,
-        max(1, gpus // said) if copies and said else said,
-        Read(keys[0], 0, False) if read is None else read,
-        why="groups of GPUs hold copies of the weights",
-        back=never if "back" in options else back,
-        unless=None,
-    )
+    copies, key = options.get("of") == "copies", read or Read(keys[0], "", False)
+
+    def back(want: int | None) -> Mapping[str, Any]:
+        return {keys[0]: max(1, gpus // (want or gpus)) if copies else want or -1}
+
+    value, why = max(1, gpus // said) if copies and said else said, "groups of GPUs hold copies of the weights"
+    asked, way = said > copies and said >= options.get("least", 1), never if "back" in options else back
+    draft.where(asked, SHARDS, value, key, why=why, back=way, unless=None)
 
 
 _WIDE = {"bfloat16": "bfloat16", "bf16": "bfloat16", "float16": "float16", "fp16": "float16"}
