@@ -91,7 +91,8 @@ framework's and win over the file; `--set` changes the scenario. A framework's d
 | hand-over of shared GPUs | 5 s each way | `--set fleet.switch_s=SECONDS` |
 | share of filtered groups | 0 | `--set workload.filter.zero_variance_share=SHARE` |
 
-A trajectory takes all the turns that its cap allows, each within the cap of a turn, all within that of the whole. Where an agent or an environment shows several turns and no setting says how
+A trajectory takes all the turns that its cap allows, each within the cap of a turn, all within that of the whole.
+Where an agent or an environment shows several turns and no setting says how
 many, `workload.turns.count` is assumed. Judges, reward models and teachers on GPUs of their own become `stations` of
 engines like the policy's; of others, the GPUs are counted in the description. A setting that is not read, and whose
 name speaks of GPUs, nodes, a model, a precision, turns or a pass, is assumed; `size` names all of these in its line

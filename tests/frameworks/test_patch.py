@@ -403,4 +403,4 @@ def test_both_halves_of_an_allocation_grow(tmp_path: Path, mode: str) -> None:
     patch = patched(path, with_changes(own, wanted))
     again = read_again(path, patch)
     assert (again.fleet.instances, again.trainer.gpus, again.engine.tp) == (8, 2 * own.trainer.gpus, own.engine.tp)
-    assert [re.sub(r"\d+", "", t) for t in (patch.text, text)] == [re.sub(r"\d+", "", text)] * 2
+    assert re.sub(r'[\d"]+', "", patch.text) == re.sub(r"\d+", "", text)
