@@ -85,6 +85,7 @@ def plan_of(row: Mapping[str, Any]) -> TrainingPlan:
         micro_tokens=row["micro_tokens"],
         offload=row.get("offload", "none"),
         framework=row["framework"],
+        experts=row.get("experts", "grouped"),
     )
     return TrainingPlan(shape, gpu, _batch(row, shape, gpu), recipe, layout)
 

@@ -72,8 +72,8 @@ On stderr stand:
 `--verbose` also lists keys without a bearing; `--json` is one document.
 
 Nothing is run. A shell script is read as bash reads it, with files that it sources, where they lie beside it. What a
-program prints, and what only the environment or `$1` could set, is not known: the report says which settings are
-missing for that. Where a test cannot be decided, only what all branches agree on is taken. A variable that the script
+program prints, and what only the environment or `$1` could set, is not known, and the report names it. Of a test that
+is not decided, only what all branches agree on is taken. A variable that the script
 does not set counts as unset where it asks for that itself (`${{NAME:-default}}`). Flags behind `--` are the
 framework's and win over the file; `--set` changes the scenario. A framework's default counts as assumed.
 
@@ -91,13 +91,12 @@ framework's and win over the file; `--set` changes the scenario. A framework's d
 | hand-over of shared GPUs | 5 s each way | `--set fleet.switch_s=SECONDS` |
 | share of filtered groups | 0 | `--set workload.filter.zero_variance_share=SHARE` |
 
-A trajectory of several turns takes all the turns that its cap allows, and generates at most the cap of a turn in each
-of them, within the cap of the whole. Where an agent or an environment shows several turns and no setting says how
+A trajectory takes all the turns that its cap allows, each within the cap of a turn, all within that of the whole.
+Where an agent or an environment shows several turns and no setting says how
 many, `workload.turns.count` is assumed. Judges, reward models and teachers on GPUs of their own become `stations` of
 engines like the policy's; of others, the GPUs are counted in the description. A setting that is not read, and whose
 name speaks of GPUs, nodes, a model, a precision, turns or a pass, is assumed; `size` names all of these in its line
-*assumed*. A file that trains without a rollout is refused by its name. A Python script without settings
-is read as its docstring starts it.
+*assumed*. A file that trains without a rollout is refused by its name.
 
 [What a run showed](next_run.md) replaces these: `fleetsim scenario from verl run.sh --run train.log`.
 

@@ -332,6 +332,12 @@ class RecipeConfig(ConfigSection):
     pp: Count | None = Field(default=None, description="pipeline parallel ranks; null = the fastest that fit")
     cp: Count | None = Field(default=None, description="context parallel ranks; null = as few as fit")
     ep: Count | None = Field(default=None, description="expert parallel ranks; null = the fastest that fit")
+    shards: Count | None = Field(
+        default=None, description="GPUs that share fully sharded weights, of which the others hold copies; null = all"
+    )
+    experts: Literal["grouped", "looped"] = Field(
+        default="grouped", description="a sharded mixture's experts: one product, or a visit each (transformers < 5)"
+    )
 
 
 class TrainerConfig(ConfigSection):

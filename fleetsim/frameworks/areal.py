@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from fleetsim.frameworks import common, roles
 from fleetsim.frameworks.draft import Draft, ServedModel
-from fleetsim.frameworks.reading import Back, Read, one_line, one_of, switched, times
+from fleetsim.frameworks.reading import Back, Read, never, one_line, one_of, switched, times
 from fleetsim.frameworks.sides import adapter
 from fleetsim.frameworks.tables import put_rows
 
@@ -34,7 +35,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     draft.mode, draft.preset = "asynchronous", "areal"
     put_rows(draft, "model")
     n, own = draft.count("gconfig.n_samples", default=1), draft.maybe_count("n_trajs")  # an episode has so many
-    n = draft.product("workload.group_size", *([n] if own is None else [n, own]))
+    # Files before the trainer's own grouping (rl_trainer.py) name a launcher, no scheduler: a prompt is one episode.
+    parts = [n] if own is None else [n, own] if draft.settings.has("scheduler.type") else [own]
+    n = draft.product("workload.group_size", *parts)
     batch = _batch(draft, n)
     _lengths(draft)
     engine = _parallelism(draft)
@@ -156,7 +159,9 @@ def _parallelism(draft: Draft) -> str:
     old = draft.maybe_text("allocation_mode")
     if old is not None and (rollout is None or actor is None):
         first, plus, second = old.value.partition("+")
-        rollout, actor = Read(old.key, first, True), Read(old.key, second if plus else first, True)
+        whole = lambda text: {old.key: f"{text}{plus}{second}"}  # noqa: E731 the other half as it is
+        rollout = Read(old.key, first, True, whole)
+        actor = Read(old.key, second, True, lambda text: {old.key: f"{first}+{text}"}) if plus else rollout
     for key, read in (("rollout.backend", rollout), ("actor.backend", actor)):
         if read is None:
             draft.refuse(key, None, "is missing: it says how many GPUs there are", f"-- {key}=sglang:d4t1")
@@ -164,12 +169,12 @@ def _parallelism(draft: Draft) -> str:
     backend, trainer = _sizes(draft, actor)
     shared = draft.text("rollout.scheduling_strategy.type", default="separation").value == "colocation"
     if rollout is not None and actor is not None:
-        letter = {name: _letter(rollout.key, engine, sizes, name) for name in "tdp"}
+        letter = {name: _letter(rollout, engine, sizes, name) for name in "tdp"}
         draft.put("engine.tp", sizes["t"], rollout, back=letter["t"])
         draft.put("fleet.instances", sizes["d"], rollout, why="d: data-parallel servers", back=letter["d"])
         _trainer(draft, actor, backend, trainer)
         draft.put("engine.pp", sizes["p"], rollout, why="p: pipeline stages", back=letter["p"], unless=1)
-        name = _letter(rollout.key, "", sizes, "d")
+        name = _letter(rollout, "", sizes, "d")
         draft.could("engine.name", None, lambda want: _named(name, want, sizes["d"]))
     kind = {"colocated": "colocation", "disaggregated": "separation"}
     place = one_of({k: {"rollout.scheduling_strategy.type": v} for k, v in kind.items()})
@@ -185,27 +190,31 @@ def _parallelism(draft: Draft) -> str:
 def _trainer(draft: Draft, actor: Read[str], backend: str, sizes: dict[str, int]) -> None:
     """The trainer's GPUs and ranks; its data-parallel ranks follow from the GPUs."""
     ranks = math.prod(sizes[k] for k in "ptc")
-    gpus = _letter(actor.key, backend, sizes, "d")
+    gpus = _letter(actor, backend, sizes, "d")
     back = lambda want: None if want % ranks else gpus(want // ranks)  # noqa: E731
     draft.put("trainer.gpus", ranks * sizes["d"], actor, why="d x p x t x c", back=back)
     for name in ("tp", "pp", "cp", "ep"):
-        letter, back = name[0], _letter(actor.key, backend, sizes, name[0])
+        letter, back = name[0], _letter(actor, backend, sizes, name[0])
         value = None if sizes[letter] == 1 else sizes[letter]
         draft.put(f"trainer.recipe.{name}", value, actor, back=back, unless=None)
-    turned = _letter(actor.key, "", sizes, "d")
+    turned = _letter(Read(actor.key, "", True), "", sizes, "d")
     kind = {"fsdp": "fsdp", "archon": "fsdp", "megatron": "megatron"}.get(backend)
-    draft.put("trainer.recipe.backend", kind, actor, back=lambda want: _named(turned, want, sizes["d"]), unless=None)
+    if not backend:  # a string without a name: alloc_mode.py of 2025
+        kind = "megatron" if max(sizes["p"], sizes["e"]) > 1 else "fsdp"
+    named = never if actor.key == "allocation_mode" else lambda want: _named(turned, want, sizes["d"])
+    draft.put("trainer.recipe.backend", kind, actor, back=named, unless=None)
 
 
-def _letter(key: str, engine: str, sizes: dict[str, int], letter: str) -> Back:
-    """Back from one dimension of `backend:d4p1t2`: the others as they are."""
+def _letter(read: Read[str], engine: str, sizes: dict[str, int], letter: str) -> Back:
+    """Back from one dimension of `backend:d4p1t2`, or of half of an `allocation_mode`: the others as they are."""
+    between = "." if f"{engine}." in read.value else ":"
 
-    def back(want: Any) -> dict[str, str] | None:
+    def back(want: Any) -> Mapping[str, Any] | None:
         if not isinstance(want, int):
             return None
         changed = {**sizes, letter: want}
         shown = "".join(f"{k}{n}" for k, n in changed.items() if n > 1 or k in "dpt")
-        return {key: f"{engine}:{shown}" if engine else shown}
+        return read.written(f"{engine}{between}{shown}" if engine else shown)
 
     return back
 

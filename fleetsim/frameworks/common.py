@@ -10,7 +10,7 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.frameworks.draft import Assumed, Draft
-from fleetsim.frameworks.reading import Back, Read, worded, writes
+from fleetsim.frameworks.reading import NODE_GPUS, Back, Read, never, worded, writes
 
 # Published runs of reasoning and instruct models reach 0.27 to 0.39 of their length cap in the mean (Marin's and
 # AReaL's runs, verl's V1 report, NeMo-RL's performance page): their middle.
@@ -31,6 +31,9 @@ _STATE = re.compile(
     r"(/(global_?step|checkpoint|ckpt|epoch|step|iter)[_-]?\d*|/(actor|policy|huggingface|hf|hf_model|latest|final|models?))+\Z",
     re.IGNORECASE,
 )
+
+# The transformers whose mixtures are one product (modeling_utils.py, get_correct_experts_implementation).
+_ONE_PRODUCT = (5,)
 
 # (model, GPU, trainer GPUs) -> seconds per trained token of one update and of one log-prob pass; None if unknown.
 TrainerSpeed = Callable[[str, str, int], tuple[float, float] | None]
@@ -157,6 +160,10 @@ def hardware_and_times(
     for name, pass_ in read.items():
         if isinstance(pass_, Read):
             draft.could(f"trainer.recipe.{name}", pass_.value, pass_.written)
+    pin = draft.settings.pinned.get("transformers")
+    if pin is not None and pin.only_before(_ONE_PRODUCT):
+        why = f"{pin.text}: the experts of a sharded mixture one by one"
+        draft.put("trainer.recipe.experts", "looped", why=why, back=never)
     how = "the seconds of a sync follow from the model's bytes and the bandwidths of sync.link"
     remedy = "--set sync.pause_s=SECONDS --set sync.trainer_block_s=SECONDS --set sync.publish_s=SECONDS"
     draft.assumed.append(Assumed("sync.pause_s", "by transport", how, remedy))
@@ -244,6 +251,29 @@ def ranks(draft: Draft, samples: Read[int] | None = None) -> int:
         rule = f"is less than a sample for each of {gpus // each} data-parallel ranks"
         draft.refuse(samples.key, samples.value, rule, "have a larger batch, or fewer trainer GPUs")
     return max(1, gpus // each)
+
+
+SHARDS = "trainer.recipe.shards"
+# Words for GPUs that share the weights: all of a server, or none (torch's ShardingStrategy; accelerate has numbers).
+_SHARING = {"hybrid": NODE_GPUS, "no_shard": 1, "multi_gpu": 1}
+_STRATEGIES = {"3": "no_shard", "4": "hybrid", "5": "hybrid"}
+
+
+def shared(draft: Draft, keys: list[str], options: Mapping[str, Any]) -> None:
+    """GPUs that share the weights where not all do: so many, or as many as a word means; of copies: so many groups of
+    them. least: fewer mean all. back no: the program itself takes no such setting."""
+    read, gpus = draft.maybe_text(*keys), draft.values.get("trainer.gpus", 1)
+    text = "" if read is None else read.value.lower()
+    text = _STRATEGIES.get(text, "") if text.isdigit() and keys[0].endswith("strategy") else text
+    said = int(text) if text.isdigit() else next((n for word, n in _SHARING.items() if word in text), 0)
+    copies, key = options.get("of") == "copies", read or Read(keys[0], "", False)
+
+    def back(want: int | None) -> Mapping[str, Any]:
+        return {keys[0]: max(1, gpus // (want or gpus)) if copies else want or -1}
+
+    value, why = max(1, gpus // said) if copies and said else said, "groups of GPUs hold copies of the weights"
+    asked, way = said > copies and said >= options.get("least", 1), never if "back" in options else back
+    draft.where(asked, SHARDS, value, key, why=why, back=way, unless=None)
 
 
 _WIDE = {"bfloat16": "bfloat16", "bf16": "bfloat16", "float16": "float16", "fp16": "float16"}

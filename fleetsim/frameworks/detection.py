@@ -28,6 +28,10 @@ def expect(settings: RunSettings, framework: str) -> None:
         started = not programs or settings.runs(*programs[0].split(", "))
         if started and settings.has(*with_.split(", ")) and not settings.has(*without.split(", ")):
             raise InputError([Problem("CONFIG", what, why, _REMEDY)])
+    rollout = settings.get("rollout_function_path", "loss_type")  # slime's
+    if rollout is not None and "sft" in str(rollout[1]):
+        problem = Problem("CONFIG", f"{rollout[0].key} = {rollout[1]}", "no rollout to plan: fine-tuning", _REMEDY)
+        raise InputError([problem])
     recipe = settings.runs(*known.told["recipe"]) and not settings.runs(*_TRAINS_NOTHING)  # one may be a distillation
     own = settings.has(*known.marks) or recipe
     other = other or (None if own else other_job(settings))
@@ -58,9 +62,6 @@ def hidden(settings: RunSettings) -> Problem | None:
 
 def other_job(settings: RunSettings, *, sections: bool = True) -> Problem | None:
     """What a file is that lacks what a rollout needs; None where nothing says it. sections: whether they count, too."""
-    rollout = settings.get("rollout_function_path", "loss_type")  # slime's
-    if rollout is not None and "sft" in str(rollout[1]):
-        return Problem("CONFIG", f"{rollout[0].key} = {rollout[1]}", "no rollout to plan: fine-tuning", _REMEDY)
     for what, keys, programs, why, *remedy in OTHER_JOBS:
         if (sections and settings.has(*keys.split(", "))) or settings.runs(*programs.split(", ")):
             return Problem("CONFIG", what, why, *(remedy or [_REMEDY]))

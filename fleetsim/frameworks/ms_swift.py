@@ -108,9 +108,8 @@ def _rollout(draft: Draft, gpus: Read[int], samples: Read[int]) -> None:
 def _trainer(draft: Draft, megatron: bool) -> None:
     """Layout, offload, adapters, and the models beside the policy."""
     sections = ("", "train.")
-    draft.could(_MEGATRON, "megatron" if megatron else "fsdp", one_of({}))
-    if megatron:
-        draft.semantics(_MEGATRON, "megatron", "Megatron-Core trains")
+    kind = ("megatron", "Megatron-Core trains") if megatron else ("fsdp", "accelerate or DeepSpeed shards the weights")
+    draft.semantics(_MEGATRON, *kind)
     for block in ("megatron" if megatron else "trainer", "memory"):
         put_rows(draft, block, *sections)
     tuner = draft.text(*(f"{s}tuner_type" for s in sections), default="full" if megatron else "lora")

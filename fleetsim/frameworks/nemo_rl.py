@@ -320,7 +320,7 @@ def _put_recipe(draft: Draft) -> None:
     kinds = {"megatron": (True, False), "fsdp": (False, True)}
     back = one_of({kind: dict(zip(enabled, on, strict=True)) for kind, on in kinds.items()})
     kind = "megatron" if megatron.value else "fsdp"
-    draft.where(megatron.given, "trainer.recipe.backend", kind, megatron, back=back, unless=None)
+    draft.put("trainer.recipe.backend", kind, megatron, back=back)
     section, other = ("policy.megatron_cfg", "policy.dtensor_cfg")[:: 1 if megatron.value else -1]
     put_rows(draft, "megatron" if megatron.value else "dtensor", f"{section}.")
     lora = f"{section}.peft" if megatron.value else f"{section}.lora_cfg"

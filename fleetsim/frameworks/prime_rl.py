@@ -72,6 +72,10 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
 def _recipe(draft: Draft) -> None:
     """packages/prime-rl-configs/src/prime_rl/configs/trainer.py, ModelConfig; a shared section comes first."""
     put_rows(draft, "context")
+    group = draft.maybe_count("deployment.nodes_per_fsdp_group")  # configs/rl.py: it sets trainer.model.dp_replicate
+    if group is not None:
+        island = times(group, draft.count("deployment.gpus_per_node", default=8))
+        draft.put(common.SHARDS, island.value, island, unless=draft.values["trainer.gpus"])
     if draft.text("trainer.model.ep", "model.ep", default="auto").value != "auto":
         put_rows(draft, "experts")
     # until 2026-06 (#2868) neither was on where nothing says it

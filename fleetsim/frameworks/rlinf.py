@@ -160,6 +160,8 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     put_rows(draft, "trainer")
     megatron = draft.values.get("trainer.recipe.backend") == "megatron"
     put_rows(draft, "megatron" if megatron else "fsdp", "actor.model.")
+    if not megatron and draft.text("actor.fsdp_config.strategy", default="fsdp").value == "fsdp":
+        put_rows(draft, "mesh")
     if megatron:
         host = draft.flag("actor.optim.optimizer_cpu_offload", default=False).value
         put_rows(draft, "optimizer on the host" if host else "offload")

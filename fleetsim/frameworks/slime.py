@@ -7,6 +7,7 @@ train_async.py, slime/rollout/sglang_rollout.py, slime/rollout/fully_async_rollo
 
 from __future__ import annotations
 
+import math
 import re
 
 from fleetsim.frameworks import common, micro_batch, roles
@@ -22,6 +23,7 @@ _FILTER = "slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzer
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from slime's flags."""
     settings = draft.settings
+    _read_roles(draft)
     function = draft.text("rollout_function_path", default="slime.rollout.sglang_rollout.generate_rollout")
     fully = "fully_async" in function.value
     ahead = settings.runs("train_async") and not fully
@@ -114,6 +116,23 @@ def _taught(draft: Draft) -> bool:
     else:
         roles.judged(draft, f"{kind}: a teacher on a server of its own")
     return kind.value == "megatron"
+
+
+def _read_roles(draft: Draft) -> None:
+    """Relax, a fork: groups and GPUs of each role in one setting."""
+    keys = {"actor": "actor_num_gpus_per_node", "rollout": "rollout_num_gpus"}
+    for name in draft.settings.below("resource"):
+        found = draft.settings.get(name)
+        if found is None or not isinstance(found[1], list) or not all(type(n) is int for n in found[1]):
+            continue
+        gpus, role = math.prod(found[1]), name.rpartition(".")[2]
+        if role == "rollout" and draft.settings.has("colocate"):
+            continue
+        if role in keys:
+            draft.settings.add(keys[role], gpus)
+        else:
+            draft.other_gpus += gpus
+            draft.note(f"{found[0].key} = {found[1]}", "its GPUs are in no pool of the plan")
 
 
 def _gpus(draft: Draft, async_: bool) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.frameworks import common, micro_batch
 from fleetsim.frameworks.draft import NEVER, Draft
-from fleetsim.frameworks.reading import Read, on_nodes, turned, worded
+from fleetsim.frameworks.reading import Read, never, on_nodes, turned, worded
 from fleetsim.frameworks.settings import RunSettings, Setting, normal
 from fleetsim.records import tables_of
 
@@ -147,8 +147,10 @@ def _read(draft: Draft, row: SettingRow, keys: list[str]) -> Read[Any]:
 
 def _put_word(draft: Draft, row: SettingRow, keys: list[str], usual: Any) -> None:
     """A value whose words are the framework's own; for a word that is not known the usual one holds."""
-    read = draft.maybe_text(*keys)
+    read, default = draft.maybe_text(*keys), row.options.get("default")
+    read = Read(keys[0], default, False) if read is None and default is not None else read
     back = worded(row.words, lambda word: {keys[0]: True if word == "true" else word})
+    back = never if "back" in row.options else back
     value = None if read is None else row.words.get(read.value.lower())
     if read is None or value is None:
         draft.could(row.path, usual, back, usual)
@@ -175,6 +177,7 @@ _SHARED: Mapping[str, Callable[[Draft, SettingRow, list[str]], None]] = {
     ),
     "tokens": lambda draft, row, keys: micro_batch.tokens(draft, keys, row.default, row.options),
     "samples": lambda draft, row, keys: micro_batch.samples(draft, keys, row.default, row.options),
+    "shards": lambda draft, row, keys: common.shared(draft, keys, row.options),
     "packed": lambda draft, row, keys: micro_batch.packed(draft, keys, str(row.options.get("alone", ""))),
     "weights": lambda draft, row, keys: common.weights_type(draft, *keys),
     "filter": lambda draft, row, keys: common.filtering(draft, draft.flag(*keys, default=bool(row.default))),
@@ -222,7 +225,7 @@ def _blocks(rows: list[list[str]], shared: Mapping[str, Sequence[SettingRow]]) -
 
 
 _KINDS = {"count", "number", "flag", "nodes", "not", "words", "either", *_SHARED}
-_OPTIONS = {"least", "most", "unless", "if", "as", "else", "of", "default", "switch", "on", "each", "alone"}
+_OPTIONS = {"back", "least", "most", "unless", "if", "as", "else", "of", "default", "switch", "on", "each", "alone"}
 
 
 def _row(path: str, rule: str, *cells: str) -> SettingRow:

@@ -58,7 +58,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     if processes is None:
         draft.could("trainer.gpus", None, writes("num_processes"))
         why = "the number of processes is the launcher's, not in this configuration"
-        processes = Read("num_processes", 1 if unsloth else 8, False)
+        processes = Read("num_processes", 1 if unsloth else _whole_groups(draft, n.value), False)
         remedy = f"-- --num_processes {processes.value}, as the launcher is told"
         draft.assume("trainer.gpus", processes.value, why + "; Unsloth's is one" * unsloth, remedy)
     else:
@@ -86,6 +86,14 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         common.hardware_and_times(draft, speed, old, above_0(beta, 0.001))
         put_rows(draft, "epochs")
     put_rows(draft, "memory")
+
+
+def _whole_groups(draft: Draft, group: int) -> int:
+    """Processes of a server, or the most of fewer with which a batch has whole groups."""
+    steps = draft.count(*_GENERATIONS[:1], "gradient_accumulation_steps", default=1).value
+    each = draft.count("per_device_train_batch_size", default=8).value * steps
+    alone = draft.maybe_count(_GENERATIONS[1]) is not None
+    return next((n for n in range(8, 0, -1) if alone or n * each % group == 0), 8)
 
 
 def _of_unsloth(draft: Draft, processes: Read[int], n: Read[int], rank: Read[int]) -> None:
@@ -230,6 +238,8 @@ def _async(draft: Draft, samples: Read[int]) -> None:
     queue = draft.count("queue_maxsize", default=1024)
     tasks = draft.maybe_count("max_inflight_tasks", least=-1)
     put_rows(draft, "AsyncGRPOTrainer")
+    if draft.settings.get("token_budget") is not None:
+        put_rows(draft, "no budget")
     group, path = draft.values.get("workload.group_size", 1), "fleet.max_in_flight_samples"
     if tasks is None or tasks.value <= 0:
         most = max(group, staleness.value * samples.value)

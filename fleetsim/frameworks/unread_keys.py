@@ -19,7 +19,7 @@ from fleetsim.frameworks.settings import normal
 
 class _Kind(Struct, frozen=True):
     """words: of the keys. path, value: what the scenario has instead. said: what its flag takes. small: the value must
-    name a type of fewer than 16 bits."""
+    name a type of fewer than 16 bits, or a hybrid."""
 
     words: str
     path: str
@@ -38,19 +38,21 @@ _ENGINE = r"(^|\.|actor_)(infer|rollout(?!_ref)|generation|inference|vllm|sglang
 _TYPE = r"(dtype|precision|quant\w*|\w*_qat|load_in_\dbit|fp[48]\w*(?<!backend))(\.\w+)?$"
 # The first kind that a key belongs to says what it holds.
 _KINDS = (
-    _Kind(r"(max_)?(assistant_|user_|agent_|rollout_|tool_call\w*_|num_)?turns$|max_(tool\w*|actions\w*|llm_calls\w*|iterations)$|"
+    _Kind(r"(^|[._])(max_)?(assistant_|user_|agent_|rollout_|tool_call\w*_|num_)?turns$|max_(tool\w*|actions\w*|llm_calls\w*|iterations)$|"
           r"tool_call_parser$|enable_child_agents$",
           TURNS, 1, "N"),
     _Kind(r"lora\w*\.(rank|dim|r|enabled)$|(?<!q_)(?<!kv_)lora_rank$|(use|enable)_lora$|lora_adapter_path$|peft\.enabled$|use_peft$",
           "trainer.recipe.tune", "full", "lora"),
     _Kind(r"(optim\w*offload|offload_optimizer|full_offload)(\.enabled)?$", "trainer.recipe.offload", "none", "states"),
+    _Kind(r"sharding_strategy$", "trainer.recipe.shards", None, "N", small=True),
     _Kind(r"kv_cache_dtype$|fp8_kv_cache$", "engine.kv_dtype", "auto", "fp8", small=True),
     _Kind(_ENGINE + _TYPE, "engine.dtype", "auto", "fp8", small=True),
     _Kind(_TYPE, "trainer.recipe.precision", "bf16", "fp8", small=True),
     _Kind(r"(teacher|distill|opd)\w*([._].*)?(path|name|url|server_ip|n_?gpus\w*|gpus\w*|n?_?nodes|device_mapping|"
           r"enabled)$",
           "trainer.recipe.reference", True, "false"),
-    _Kind(r"\bcritic[._].*(path|gpus\w*|nodes|device_mapping)$", "trainer.recipe.critic", False, "true"),
+    _Kind(r"\bcritic[._].*(path|gpus\w*|nodes|device_mapping)$|use_(value_model|critic\w*)$",
+          "trainer.recipe.critic", False, "true"),
     _Kind(r"(judge|reward|verifier|\brm)\w*[._](.*[._])?(model|model_path|model_name\w*|url|base_url|backend)(\.(path|name\w*))?$|"
           r"device_mapping$|(n|num)_?(gpus|nodes)\w*$|gpus_per_node$|\bnnodes$",
           "workload.reward.latency_s", 0.0, "SECONDS"),

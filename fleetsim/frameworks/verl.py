@@ -21,7 +21,7 @@ ENGINE = f"{ROLLOUT}.engine_kwargs.vllm"
 # A group of the trainer's defaults goes before the actor's own word.
 _ENGINE_KEYS = ("model_engine", f"{ACTOR}.model_engine", f"{ACTOR}.strategy", f"{ACTOR}.fsdp_config.strategy")
 # Whose environments or agents ask for what they want (verl-recipe, atropos; microsoft/agent-lightning at c632d8dd).
-_AGENTS = {"atropos": "environments", "agentlightning": "agents of the user's own"}
+_AGENTS = {"atropos": "environments", "agentlightning": "agents of the user's own", "recurrent": "a recurrent agent"}
 # What reads samples beside the actor in projects on verl (RL-Factory; rLLM).
 _JUDGES = {
     "reward_rollout.if_use_reward_rollout": "a reward model's engines on the rollout's GPUs",
@@ -322,21 +322,23 @@ def _put_teachers(draft: Draft, gpus: int) -> None:
 
 def _put_recipe(draft: Draft) -> None:
     """The update: verl/workers/config/engine.py, FSDPEngineConfig and McoreEngineConfig."""
-    put_rows(draft, "trainer")
     named = [
         draft.text("config_name", default=""),
         *(Read("defaults", parent, True) for parent in draft.settings.parents),
     ]
     named = [read for read in named if "megatron" in read.value]  # ppo_megatron_trainer.yaml says its strategy itself
-    if named and "trainer.recipe.backend" not in draft.values:
-        draft.put("trainer.recipe.backend", "megatron", named[0])
+    if named and draft.settings.get(*_ENGINE_KEYS) is None:
+        draft.put("trainer.recipe.backend", "megatron", named[0], back=one_of({}))
+    else:
+        put_rows(draft, "trainer")
     megatron = draft.values.get("trainer.recipe.backend") == "megatron"
     own = draft.text(*_ENGINE_KEYS, default="").value
     own = own if own in ("veomni", "torchtitan", "automodel") else "fsdp_config"
     engine = f"{ACTOR}.{'megatron' if megatron else own}"
     put_rows(draft, "epochs")
     put_rows(draft, "megatron" if megatron else "fsdp", f"{engine}.")
-    for block in () if megatron else ("ranks", own) if own in ("torchtitan", "automodel") else ("layers",):
+    rest = {"torchtitan": ("ranks", own), "automodel": ("ranks", own), "veomni": ("mesh", "layers", own)}
+    for block in () if megatron else rest.get(own, ("mesh", "layers")):
         put_rows(draft, block, f"{engine}.")
     host = (f"{ACTOR}.optim.override_optimizer_config.optimizer_cpu_offload", f"{engine}.offload_policy")
     on_host = any(draft.flag(key, default=False).value for key in host)

@@ -113,10 +113,10 @@ def turns_of(draft: Draft, project: Project) -> Read[int] | None:
 
 def trajectory_of(draft: Draft, project: Project, turns: Read[int], answer: Read[int]) -> Read[int]:
     """Tokens that a trajectory generates at most. answer: the cap of a response, which is a turn's or that of all."""
+    window = draft.maybe_count(project.whole) if project.whole else None
     if not project.each:
         turn = draft.maybe_count(project.turn) if project.turn else None
-        return answer if turn is None else roles.trajectory(draft, turn, turns, answer)
-    window = draft.maybe_count(project.whole) if project.whole else None
+        return answer if turn is None else roles.trajectory(draft, turn, turns, window or answer)
     if window is None or (project.forgets and draft.count(project.forgets, default=0, least=-1).value > 0):
         return roles.trajectory(draft, answer, turns, None)
     if project.whole != _PROMPTS:

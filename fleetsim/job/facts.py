@@ -36,7 +36,7 @@ _JOB = ("engine.model", "engine.instance_tok_s", "trainer.batch_samples", "workl
 _UNSAID = (
     "workload.turns.count", "workload.reward.latency_s", "engine.dtype", "engine.kv_dtype", "trainer.recipe.critic",
     "trainer.recipe.reference", "trainer.recipe.tune", "trainer.recipe.offload", "trainer.recipe.precision",
-    "trainer.recipe.backend", "stations.judge.instances", "stations.teacher.instances",
+    "trainer.recipe.backend", "trainer.recipe.shards", "stations.judge.instances", "stations.teacher.instances",
 )  # fmt: skip
 # What moves an answer most; inputs in doubt come between the two, the dearest first.
 _POLICY = ("admission.max_staleness",)

@@ -125,6 +125,8 @@ def _remedy(plan: TrainingPlan) -> str:
         ways.insert(0, "adapters (trainer.recipe.tune=lora)")
     if plan.recipe.offload != "adam":
         ways.insert(0, "the optimizer in host memory (trainer.recipe.offload=adam)")
+    if plan.shards < plan.layout.gpus:
+        ways.insert(0, "weights that more GPUs share (trainer.recipe.shards)")
     if not plan.recipe.recompute:
         ways.insert(0, "activations that are computed again (trainer.recipe.recompute=true)")
     return ", or ".join(ways)

@@ -20,6 +20,7 @@ from fleetsim.engine.model.states import StateMixer
 Tuned = Literal["full", "lora"]
 Offload = Literal["none", "states", "adam"]
 Precision = Literal["bf16", "fp8"]
+Experts = Literal["grouped", "looped"]
 
 # Tokens of a micro-batch per GPU where nobody says: what verl's, prime-rl's and NeMo-RL's examples set is 8,192 to
 # 24,576; more only saves overhead.
@@ -51,7 +52,8 @@ class Recipe(Struct, frozen=True):
     weights or adapters. recompute: activations again in the backward pass. packing: sequences without padding. epochs,
     minibatches: optimizer steps over one batch. micro_tokens: of a micro-batch, per GPU. old_log_probs, reference,
     critic: passes beside the update. offload: optimizer states in host memory between steps, or also their arithmetic.
-    precision: of matrix products. framework: whose, None = any.
+    precision: of matrix products. framework: whose, None = any. shards: GPUs that share fully sharded weights, the
+    others having copies of theirs; None = all. experts: of a fully sharded mixture, in one product or one by one.
     """
 
     backend: Backend = "fsdp"
@@ -67,6 +69,8 @@ class Recipe(Struct, frozen=True):
     offload: Offload = "none"
     precision: Precision = "bf16"
     framework: str | None = None
+    shards: int | None = None
+    experts: Experts = "grouped"
 
 
 class TrainerLayout(Struct, frozen=True):
@@ -104,6 +108,12 @@ class TrainingPlan(Struct, frozen=True):
     def sample_tokens(self) -> float:
         """Tokens of a sample as they are computed: padded to the longest without packing."""
         return self.batch.mean if self.recipe.packing else self.batch.longest
+
+    @property
+    def shards(self) -> int:
+        """GPUs among which the optimizer's states are divided."""
+        own = self.recipe.shards if self.recipe.backend == "fsdp" else None
+        return self.layout.gpus if own is None else min(own, self.layout.gpus)
 
     def rank_tokens(self, samples: float) -> float:
         """Tokens that one replica of `samples` samples gets; never less than the longest sample, which is not split."""
@@ -231,7 +241,7 @@ def _states(plan: TrainingPlan) -> float:
     if recipe.backend == "fsdp":
         layer = (work.params - plan.shape.embeddings_params) / work.layers
         gathered = 2 * layer * _WEIGHT  # this layer's weights and the next one's
-        return work.params * (_WEIGHT + trained * (_GRADIENT + states)) / layout.gpus + gathered
+        return work.params * (_WEIGHT + trained * (_GRADIENT + states)) / plan.shards + gathered
     own = (work.params - work.routed_params) / (layout.tp * layout.pp)
     experts = work.routed_params / (layout.ep * layout.pp)
     copies = max(1, layout.gpus // (layout.ep * layout.pp))

@@ -58,10 +58,16 @@ def sharded_micro_s(plan: TrainingPlan, work: Work, links: float, gathers: int, 
     Weights travel in 16 bits, gradients in 32, layer by layer.
     """
     size = plan.shape.params * (2 * gathers + (4 if scatters else 0))
-    ranks, steps = plan.layout.gpus, gathers + scatters
+    ranks, steps = plan.shards, gathers + scatters
     if ranks <= 1:
         return 0.0
     return ring_s(plan.gpu, size, ranks, links) + (work.layers * steps - 1) * (ranks - 1) * HOP_S
+
+
+def copies_s(plan: TrainingPlan, links: float, trained: float) -> float:
+    """The end of a step where groups of GPUs hold copies: gradients (32 bits) are added up over them."""
+    size = 2 * 4 * trained * plan.shape.params / plan.shards
+    return across_s(plan.gpu, size, plan.layout.gpus // plan.shards, plan.layout.gpus, links)
 
 
 def tensor_token_s(plan: TrainingPlan, work: Work, links: float) -> float:
@@ -170,10 +176,8 @@ FORWARD_BUDGET = 3
 ADAM_BYTES, ADAM_MOVED = 16, 30
 # The mixtures of transformers (before its release 5) visit their experts one after the other, in a Python loop
 # (huggingface/transformers pull request 40016): seconds of one expert in one pass of a micro-batch, a backward pass
-# being two. By ISEEKYAN/verl_megatron_practice, dapo_moe30b.csv row 2: 167 s of update on 64 H100, 32 without it. Who
-# shards such a model without a grouped product of its own:
+# being two. By ISEEKYAN/verl_megatron_practice, dapo_moe30b.csv row 2: 167 s of update on 64 H100, 32 without it.
 EXPERT_VISIT_S = 459e-6
-LOOPING = ("verl", "trl", "openrlhf", "open-instruct")
 # Host memory to a GPU and a server's memory, bytes per second; assumed (PCIe 5.0 from pinned memory; 8 channels).
 PCIE_BYTES_S, HOST_BYTES_S = 25e9, 150e9
 
@@ -271,7 +275,7 @@ def _update(plan: TrainingPlan, work: Work, e: Efficiency, samples: float) -> _P
     links += own * (2 + again) * expert_token_s(plan, work, e.links)
     if recipe.backend == "fsdp":
         shared = micro * sharded_micro_s(plan, work, e.links, 2, recipe.tune == "full")
-        links += _exposed(arithmetic, shared, e.exposed)
+        links += _exposed(arithmetic, shared, e.exposed) + copies_s(plan, e.links, trained)
     else:
         links += replicas_s(plan, e.links, trained)
     arithmetic += _adam_s(plan, trained)
@@ -293,7 +297,7 @@ def _forward(plan: TrainingPlan, work: Work, e: Efficiency) -> _Pass:
 
 def _visits_s(plan: TrainingPlan) -> float:
     """What a pass of a micro-batch takes for visiting experts one by one; 0 where they are one product."""
-    if plan.recipe.backend != "fsdp" or plan.recipe.framework not in LOOPING:
+    if plan.recipe.backend != "fsdp" or plan.recipe.experts == "grouped":
         return 0.0
     return EXPERT_VISIT_S * sum(layers * mixture.experts for layers, mixture in plan.shape.mixtures)
 
@@ -305,15 +309,15 @@ def _exposed(arithmetic: float, shared: float, part: float) -> float:
 
 def _adam_s(plan: TrainingPlan, trained: float) -> float:
     """The optimizer's own arithmetic on its share of the weights, in the GPU's or in the host's memory."""
-    weights, gpus = trained * plan.shape.params, plan.layout.gpus
+    own, gpus = trained * plan.shape.params / plan.shards, plan.layout.gpus
     if plan.recipe.offload != "adam":
-        return ADAM_MOVED * weights / gpus / plan.gpu.memory_bytes_s
+        return ADAM_MOVED * own / plan.gpu.memory_bytes_s
     servers = -(-gpus // plan.gpu.node_gpus)
-    return ADAM_MOVED * weights / (servers * HOST_BYTES_S) + 6 * weights / gpus / PCIE_BYTES_S
+    return ADAM_MOVED * own * gpus / (servers * HOST_BYTES_S) + 6 * own / PCIE_BYTES_S
 
 
 def _offloaded_s(plan: TrainingPlan) -> float:
     """States that leave the GPU between steps come back for each update, and go."""
     if plan.recipe.offload != "states" or plan.recipe.tune == "lora":
         return 0.0
-    return 2 * ADAM_BYTES * plan.shape.params / plan.layout.gpus / PCIE_BYTES_S
+    return 2 * ADAM_BYTES * plan.shape.params / plan.shards / PCIE_BYTES_S

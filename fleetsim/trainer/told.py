@@ -49,6 +49,8 @@ def recipe_words(found: TrainerEstimate) -> str:
     words += ["adapters"] if recipe.tune == "lora" else []
     words += ["activations recomputed" if recipe.recompute else "activations kept"]
     words += ["packed" if recipe.packing else "padded"]
+    words += [f"copies on every {found.plan.shards:,} GPUs"] if found.plan.shards < found.gpus else []
+    words += ["experts one by one"] if recipe.experts == "looped" else []
     words += ["fp8"] if recipe.precision == "fp8" else []
     words += {"none": [], "states": ["states offloaded"], "adam": ["optimizer in host memory"]}[recipe.offload]
     steps = recipe.epochs * recipe.minibatches

@@ -310,6 +310,7 @@ SERVED = "trainer.policy.model.path=Qwen/Qwen3-8B generator.inference_engine.num
         ("verl", f"python3 -m verl.trainer.main_ppo {SAMPLES} trainer.val_only=True", "an evaluation"),
         ("slime", "python3 train.py --hf-checkpoint m --rollout-batch-size 8 --debug-rollout-only", "rollouts alone"),
         ("slime", "python3 train.py --hf-checkpoint m --debug-train-only --loss-type sft_loss", "fine-tuning"),
+        ("slime", "train.py --hf-checkpoint m --colocate --rollout-batch-size 8 --loss-type sft_loss", "fine-tuning"),
         # scripts/generate_trainer_config.sh; async_flow of verl-recipe
         ("verl", f"python3 scripts/print_cfg.py --cfg job {SAMPLES}", "a configuration that is printed"),
         ("verl", f"python3 -m a.grpo_main {SAMPLES} async_resources.actor_train.nnodes=1", "are not modelled"),

@@ -12,6 +12,8 @@ MODEL = "actor_rollout_ref.model.path=Qwen/Qwen3-8B data.max_prompt_length=400 d
 VERL = f"python -m verl.trainer.main_ppo {MODEL} "
 ACTOR = "actor_rollout_ref.actor."
 PPO = "python -m openrlhf.cli.train_ppo_ray --actor.model_name_or_path Qwen/Qwen3-8B --vllm.num_engines 8 "
+ASYNC = TRL.replace("trl grpo", "accelerate launch train_async_grpo.py --max_staleness 4")
+SERVER = "vllm serve Qwen/Qwen3-8B --max-model-len 12000 --weight-transfer-config '{}'"
 PRIME = "seq_len = 6144\n[model]\nname = 'Qwen/Qwen3-8B'\n"
 PACKED = "sequence_packing: {enabled: true, train_mb_tokens: 4096}, megatron_cfg: {enabled: true, "
 DYNAMIC = "dynamic_batching: {enabled: true, train_mb_tokens: 3072}, train_micro_batch_size: 2"
@@ -52,6 +54,8 @@ def longest(scenario: Scenario) -> int:
         ("openrlhf", f"{PPO} --train.dynamic_batch_enable", 16192),
         ("open-instruct", f"{OPEN} --pack_length 4096", 4096),
         ("rlinf", RLINF, 28672),
+        ("trl", f"{ASYNC} --token_budget 9000", 9000),
+        ("trl", f"{SERVER} &\n{ASYNC}", 12000),
     ],
 )  # fmt: skip
 def test_a_cap_in_tokens_is_of_one_gpu(framework: str, text: str, tokens: int) -> None:
@@ -72,6 +76,7 @@ def test_a_cap_in_tokens_is_of_one_gpu(framework: str, text: str, tokens: int) -
         ("openrlhf", f"{PPO} --train.micro_batch_size 8", 8, True),
         ("openrlhf", f"{PPO} --train.micro_batch_size 8 --ds.packing_samples", 8, False),
         ("trl", TRL, 8, True),
+        ("trl", f"{ASYNC} --token_budget 0", 8, False),  # it packs, whatever the rows
         ("ms-swift", SWIFT, 8, True),
         ("ms-swift", f"{SWIFT} --padding_free true", 8, False),
     ],

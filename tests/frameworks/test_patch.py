@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -389,3 +390,17 @@ def test_a_layout_that_is_left_open_is_the_users(tmp_path: Path) -> None:
     patch = patched(path, load_scenario("presets/verl-sync"))
     assert not [left.path for left in patch.left_out if left.path.startswith("trainer.recipe")]
     assert not any("megatron" in change.key and "parallel" in change.key for change in patch.changes)
+
+
+@pytest.mark.parametrize("mode", ["sglang.d4p1t1+d4p1t1", "sglang:d2p1t2+d2p1t1c2", "vllm:d4p1t1+fsdp:d4p1t1"])
+def test_both_halves_of_an_allocation_grow(tmp_path: Path, mode: str) -> None:
+    """AReaL's older string for all GPUs: only its numbers change."""
+    path = tmp_path / "areal.yaml"
+    text = f"allocation_mode: {mode}  # mine\nactor: {{path: Qwen/Qwen3-8B}}\ntrain_dataset: {{batch_size: 8}}\n"
+    path.write_text(text)
+    own = read(path)
+    wanted = {"fleet.instances": 8, "trainer.gpus": 2 * own.trainer.gpus}
+    patch = patched(path, with_changes(own, wanted))
+    again = read_again(path, patch)
+    assert (again.fleet.instances, again.trainer.gpus, again.engine.tp) == (8, 2 * own.trainer.gpus, own.engine.tp)
+    assert re.sub(r'[\d"]+', "", patch.text) == re.sub(r"\d+", "", text)

@@ -48,6 +48,7 @@ cluster: {{num_nodes: 4, gpus_per_node: 8}}
 {}
 """
 PRIME = 'model = {name = "Qwen/Qwen3-8B"}\n[orchestrator]\nbatch_size = 64\n'
+RELAX = '{"actor": [2, 8], "rollout": [1, 12], "reference": [1, 8]}'
 SLIME = "python train.py --hf-checkpoint Qwen/Qwen3-8B --rollout-batch-size 8 --colocate "
 
 
@@ -223,8 +224,10 @@ def megatron(section: str, more: str = "") -> str:
          'max_completion_tokens = 90\n[[train.source]]\nname = "rev"', "c.toml",
          {"workload.group_size": 8, "workload.output_tokens.max": 90, "trainer.batch_samples": 64}),
         # examples/terminal_bench: trajectories of an episode, of which a prompt has several
-        ("areal", AREAL + "gconfig: {n_samples: 2}\nn_trajs: 4", "c.yaml",
+        ("areal", AREAL + "gconfig: {n_samples: 2}\nn_trajs: 4\nscheduler: {type: local}", "c.yaml",
          {"workload.group_size": 8, "trainer.batch_samples": 64}),
+        # inclusionAI/ASearcher at 813e804, asearcher.py sets n_samples to 1
+        ("areal", AREAL + "gconfig: {n_samples: 2}\nn_trajs: 4", "c.yaml", {"workload.group_size": 4}),
         ("trl", "GRPOConfig(model='q/q')\nGRPOTrainer(peft_config=get_peft_config(args))", "c.py",
          {"trainer.recipe.tune": None}),
         ("trl", "GRPOConfig(model='q/q', use_peft=True)\nGRPOTrainer(peft_config=get_peft_config(args))", "c.py",
@@ -233,6 +236,9 @@ def megatron(section: str, more: str = "") -> str:
         ("slime", SLIME + "--lora-rank 32", "c.sh", {"trainer.recipe.tune": "lora", "engine.lora.rank": 32}),
         ("slime", SLIME + "--lora-rank 32 --lora-train-only", "c.sh", {"trainer.recipe.tune": "lora",
                                                                        "engine.lora": None}),
+        # Relax: groups and GPUs of each role
+        ("slime", SLIME.replace("--colocate", f"--resource '{RELAX}'"), "c.sh",
+         {"trainer.gpus": 16, "fleet.instances": 12}),
         ("slime", SLIME + "--train-backend fsdp", "c.sh", {"trainer.recipe.backend": "fsdp"}),
         ("slime", SLIME.replace("--colocate", "--rollout-num-gpus 8") + "--update-weight-transfer-mode p2p", "c.sh",
          {"sync.transport": "rdma_p2p"}),
@@ -312,6 +318,8 @@ def test_a_backend_that_stands_in_is_named(engine: str) -> None:
         ("trainer.extra.fp8_recipe: blockwise", "trainer.recipe.precision"),
         ("rollout.extra.quantization: fp8", "engine.dtype"),
         ("optimizer_offload: true", "trainer.recipe.offload"),
+        ("use_value_model: true", "trainer.recipe.critic"),
+        ("fsdp.sharding_strategy: HYBRID_SHARD", "trainer.recipe.shards"),
     ],
 )
 def test_an_unread_key_of_weight_is_named_with_its_flag(key: str, path: str) -> None:
@@ -341,7 +349,7 @@ def test_a_filter_that_is_off_refills_nothing() -> None:
 
 def test_keys_of_no_weight_are_only_counted() -> None:
     quiet = "my.color=red my.fp8_cfg.enabled=False my.fp8_cfg.fp8_recipe=blockwise trainer.val.n_gpus=8 my.lora.rank=0"
-    quiet += " rollout.fp8_gemm_backend=triton"
+    quiet += " rollout.fp8_gemm_backend=triton my.compute_returns=True fsdp.sharding_strategy=FULL_SHARD"
     result = read("verl", VERL + quiet, "c.sh")
     assert not [a for a in result.assumed if "not read" in a.why]
     assert "my.color" in result.not_looked_at

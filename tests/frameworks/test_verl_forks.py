@@ -40,6 +40,15 @@ def read(words: str, base: str = VERL) -> Imported:
         ("actor_rollout_ref.agent.max_turns=2 actor_rollout_ref.rollout.n=4", 4, 3, 100, None),
         ("actor_rollout_ref.agent.max_turns=2 actor_rollout_ref.agent.max_action_length=30", 1, 3, 90, 30),
         ("actor_rollout_ref.rollout.max_turns=6", 1, 6, 100, None),
+        ("agent.num_chains=8 agent.max_turns=4", 8, 4, 100, None),
+        (
+            "agent.run_config.num_chains=8 agent.run_config.max_turns=24 agent.init_config.max_model_len=900 "
+            "agent.run_config.generation_config.max_tokens=50",
+            8,
+            24,
+            900,
+            50,
+        ),
         ("rllm.agent.max_steps=6", 1, 6, 100, None),
         ("rllm.agent.max_steps=6 rllm.stepwise_advantage.enable=true", 1, 6, 600, 100),
     ],

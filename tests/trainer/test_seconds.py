@@ -11,7 +11,16 @@ from fleetsim.engine.model.names import model_shape
 from fleetsim.records import replace
 from fleetsim.trainer.estimate import laid_out
 from fleetsim.trainer.plan import Batch, Recipe, TrainerLayout, TrainingPlan, memory_of, work_of
-from fleetsim.trainer.seconds import EXPERT_VISIT_S, Efficiency, TrainerFit, ring_s, shipped_fit, step_seconds
+from fleetsim.trainer.seconds import (
+    EXPERT_VISIT_S,
+    Efficiency,
+    TrainerFit,
+    copies_s,
+    ring_s,
+    sharded_micro_s,
+    shipped_fit,
+    step_seconds,
+)
 
 # A trainer that reaches all of the data sheet, moves nothing and costs nothing anew (a parameter must be above 0).
 PERFECT = TrainerFit(Efficiency(1, 1, 1, 1e-12, 1e-12, 1e12, 1e-12, 1, 1e-12, 1e-12, 1e-12, 1), {}, {}, {})
@@ -139,6 +148,24 @@ def test_adam_states_take_sixteen_bytes_with_weights_and_gradients_more() -> Non
     assert memory_of(lora).states == pytest.approx((2 + 0.16) * p.shape.params / 16 + layer)
 
 
+def test_copies_of_the_weights_trade_memory_for_the_network() -> None:
+    """16 GPUs in two servers, each with all of the weights (HSDP): gathers and scatters stay in a server, and the two
+    add up their eighths of the gradients, 4 bytes there and back through a card each."""
+    fit = replace(shipped_fit(), efficiency=replace(shipped_fit().efficiency, links=0.5), kinds={})
+    whole, halves = plan(gpus=16), plan(gpus=16, shards=8)
+    assert memory_of(halves).states - memory_of(whole).states == pytest.approx(18 * whole.shape.params / 16)
+    size, e = whole.shape.params * 8, fit.efficiency
+    near = 7 / 8 * size / (0.5 * 450e9) + (3 * 28 * 7) * 5e-6
+    far = 15 / 16 * size / (0.5 * 8 * 50e9) + (3 * 28 * 15) * 5e-6
+    work = work_of(whole.shape)
+    assert sharded_micro_s(halves, work, e.links, 2, True) == pytest.approx(near)
+    assert sharded_micro_s(whole, work, e.links, 2, True) == pytest.approx(far)
+    assert copies_s(halves, e.links, 1.0) == pytest.approx(size / 8 / 2 / (0.5 * 50e9) + 5e-6)
+    assert copies_s(whole, e.links, 1.0) == 0
+    assert plan(gpus=4, shards=8).shards == 4
+    assert plan(gpus=16, shards=8, backend="megatron").shards == 16
+
+
 def test_a_framework_factor_is_its_own() -> None:
     fit = TrainerFit(PERFECT.efficiency, {"fsdp dense": 1.5}, {"verl dense": 2.0}, {})
     plain = step_seconds(plan(), PERFECT).total
@@ -150,21 +177,18 @@ def test_a_framework_factor_is_its_own() -> None:
 def test_experts_in_a_python_loop_cost_each_visit() -> None:
     """The row that the constant is of, and the pass beside it that it is not of (16 s, in more micro-batches than the
     model has)."""
-    row = plan("Qwen/Qwen3-30B-A3B", 64, framework="verl", minibatches=16, micro_tokens=20000, offload="states")
+    recipe = {"framework": "verl", "minibatches": 16, "micro_tokens": 20000, "offload": "states", "experts": "looped"}
+    row = plan("Qwen/Qwen3-30B-A3B", 64, **recipe)
     row = replace(row, batch=Batch(8192, 1065, 8365, 1746), layout=TrainerLayout(64, cp=4))
-    found, one_product = (step_seconds(replace(row, recipe=replace(row.recipe, framework=of)), shipped_fit())
-                          for of in ("verl", "prime-rl"))  # fmt: skip
+    grouped = replace(row, recipe=replace(row.recipe, experts="grouped"))
+    found, one_product = (step_seconds(one, shipped_fit()) for one in (row, grouped))
     assert found.update == pytest.approx(167, rel=0.05)
     assert 10 < found.forward < 16
     assert one_product.update < 60
     layers, experts, passes = 48, 128, 3 + 1
     dense = replace(row, shape=model_shape("Qwen/Qwen2.5-7B"))
-    again = replace(dense, recipe=replace(dense.recipe, framework=None))
-    fit = replace(shipped_fit(), frameworks={})
-    assert step_seconds(dense, fit) == step_seconds(again, fit)
+    again = replace(dense, recipe=grouped.recipe)
+    assert step_seconds(dense, shipped_fit()) == step_seconds(again, shipped_fit())
     same = replace(shipped_fit(), frameworks={}, kinds={})
-    more = (
-        step_seconds(row, same).update
-        - step_seconds(replace(row, recipe=replace(row.recipe, framework=None)), same).update
-    )
+    more = step_seconds(row, same).update - step_seconds(grouped, same).update
     assert more == pytest.approx(16 * passes * layers * experts * EXPERT_VISIT_S)
