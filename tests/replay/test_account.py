@@ -694,6 +694,9 @@ def test_every_cause_has_a_remedy_for_any_framework() -> None:
     assert all(remedy_for(cause, None, {"p95": "2048"}) for cause in CAUSES)
     assert remedy_for("long tail", "trl", {"p95": "2048"}) == ("max_completion_length=2048",)
     assert remedy_for("long tail", "trl", {}) == ("fleetsim size --run LOG",)
+    alone = remedy_for("long tail", "verl", {"p95": "2048"})  # a synchronous trainer has no async_training
+    assert alone == ("data.max_response_length=2048",)
+    assert "async_training.partial_rollout=True" in remedy_for("long tail", "verl", {"beside": "True"})
 
 
 def test_more_samples_are_no_slower_rollout(tmp_path: Path) -> None:
