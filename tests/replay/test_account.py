@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from fleetsim.history.files import read_file
+from fleetsim.history.history import StepLog
 from fleetsim.history.step_logs.frameworks import FRAMEWORKS
 from fleetsim.replay.ask import replay
 from fleetsim.replay.diagnose.cures import cure_of, remedy_for
 from fleetsim.replay.diagnose.levers import CAUSES, levers_of, pace_words
-from fleetsim.replay.observe.account import by_lengths
+from fleetsim.replay.observe.account import by_lengths, mode_of
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.segments import course_of
@@ -680,6 +681,17 @@ def test_what_lies_between_two_steps_is_told_by_the_clock(tmp_path: Path, inside
     assert account is not None
     assert account.step_s == pytest.approx(140.0 if inside else 145.0, rel=0.01)
     assert (account.phase("between_s") is None) == inside
+
+
+def test_a_wait_that_swings_by_more_than_all_else_is_not_taken_for_one_beside_the_trainer() -> None:
+    """ROLL's log is the same in both modes. What the trainer takes longer is taken off the next wait one to one: waits
+    that swing by a third can have any slope against seconds that hardly move."""
+    own = 24.0 + 0.5 * np.sin(np.arange(STEPS) * 2.0)
+    wait = 60.0 - 5.0 * np.r_[0.0, own[:-1] - 24.0] + np.random.default_rng(2).normal(0.0, 1.0, STEPS)
+    log = {"step": np.arange(1.0, STEPS + 1), "wait_s": wait, "update_s": own, "step_s": wait + own}
+    assert mode_of(StepLog("roll", log)) == "synchronous"
+    log["wait_s"] = 60.0 - np.r_[0.0, own[:-1] - 24.0]
+    assert mode_of(StepLog("roll", log | {"step_s": log["wait_s"] + own})) == "asynchronous"
 
 
 def test_a_critic_that_takes_longer_than_the_policy_is_named(tmp_path: Path) -> None:

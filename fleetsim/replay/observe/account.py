@@ -257,7 +257,8 @@ def _overlaps(columns: Mapping[str, Floats]) -> bool:
     if longest is not None and np.nanmean(wait < FASTEST_S * longest) > _OFTEN:
         return True
     slope = _taken_off(columns)
-    return slope is not None and slope[0] + 2.0 * slope[1] < -0.5
+    # about -1: a slope far below, of a wait that swings by more than all else moves, is chance
+    return slope is not None and -1.5 < slope[0] < -0.5 - 2.0 * slope[1]
 
 
 def _taken_off(columns: Mapping[str, Floats]) -> tuple[float, float] | None:
