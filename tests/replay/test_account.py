@@ -704,6 +704,13 @@ def test_a_wait_that_swings_by_more_than_all_else_is_not_taken_for_one_beside_th
     assert mode_of(StepLog("roll", log | {"step_s": log["wait_s"] + own})) == "asynchronous"
 
 
+def test_a_generation_that_may_be_a_wait_is_told_where_no_fault_is_found(tmp_path: Path) -> None:
+    rows = [{"time/step_rollout": 36.0, "time/step_train": 40.0, "time/step_total": 76.0} for _ in range(STEPS)]
+    seen = _lines(tmp_path, rows)
+    assert levers_of(seen) == ()
+    assert "the trainer waits 36 s for samples" in pace_words(seen)
+
+
 def test_a_slow_pass_beside_it_does_not_hide_a_slow_rollout(tmp_path: Path) -> None:
     """The trainer without what is slow in it: 40 s of update, 3 s of log-probs and a third of the update."""
     found = levers_of(_seen(tmp_path, gen=120.0, ref=45.0))

@@ -256,9 +256,15 @@ def _pace(scene: StepScene) -> _Pace | None:
 
 
 def pace_words(observed: Observed) -> str:
-    """What is said of a trainer that never waits, where the log does not time what rollout could do; "" elsewhere."""
+    """What is said of a trainer that never waits, where the log does not time what rollout could do, and of a
+    generation that may be a wait; "" elsewhere."""
     account = observed.account
-    if account is None or account.mode != "asynchronous" or account.either:
+    if account is None:
+        return ""
+    if account.either and account.mode == "synchronous" and account.now("wait_s") >= WORTH * account.now_s:
+        waited = plain(account.now("wait_s"))
+        return f": if the run is asynchronous, which its log does not say, the trainer waits {waited} for samples"
+    if account.mode != "asynchronous" or account.either:
         return ""
     scene = scene_of(account, observed.lengths, 0.0)
     if scene.rollout_binds or scene.update_s <= 0 or scene.held is not None or "rollout_active_s" in scene.means:
