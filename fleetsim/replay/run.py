@@ -170,7 +170,7 @@ def _weighed(judge: Judge, case: Case, found: Implied, verdict: Verdict, progres
     gains = Gains()
     if faults:
         progress("simulating without each fault")
-        gains = gains_of(found, [*faults, *symptom])
+        gains = gains_of(found, [*faults, *symptom], tried_of(found))
         verdict = judge(gains=gains)
         remedies = remedies_of(replace(case, gains=gains, ranked=gains))
         if remedies:

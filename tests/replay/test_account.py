@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from fleetsim.history.files import read_file
+from fleetsim.history.history import StepLog
 from fleetsim.history.step_logs.frameworks import FRAMEWORKS
 from fleetsim.replay.ask import replay
 from fleetsim.replay.diagnose.cures import cure_of, remedy_for
 from fleetsim.replay.diagnose.levers import CAUSES, levers_of, pace_words
-from fleetsim.replay.observe.account import by_lengths
+from fleetsim.replay.observe.account import by_lengths, mode_of
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.segments import course_of
@@ -646,22 +647,32 @@ def test_a_generation_that_its_longest_response_does_not_lengthen_has_no_tail(tm
     assert [lever.cause for lever in levers_of(_lines(tmp_path, rows))] == ["rollout slow"]
 
 
+@pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize(("locked", "cause"), [(True, "rollout slow"), (False, "weight sync slow")])
 def test_a_broadcast_that_waits_for_the_generation_is_told_from_one_that_became_slower(
-    tmp_path: Path, locked: bool, cause: str
+    tmp_path: Path, locked: bool, cause: str, late: bool
 ) -> None:
     """OpenRLHF, asynchronous (trainer/ppo_trainer_async.py): without partial rollouts the weights wait for a lock that
     the next generation holds. With them engines are always busy, and a slower sync makes a generation longer."""
     random, rows = np.random.default_rng(6), []
-    made = 90.0 + random.normal(0, 8.0, STEPS + 1)
+    made = 90.0 + random.normal(0, 5.0, STEPS + 1)
+    made[: (STEPS if late and locked else 0) * 2 // 3] = 30.0  # at first engines are ahead
     for n in range(STEPS):
         train, sync = 40.0 + random.normal(0, 1.0), 2.0 if locked or n < STEPS // 2 else 35.0 + random.normal(0, 1.0)
-        sync += made[n + 1] - train - 3.0 if locked else 0.0
+        sync += max(0.0, made[n + 1] - train - 3.0) if locked else 0.0
         total = train + 3.0 + sync
         timers = {"make_experience": 3.0, "ppo_train": train, "broadcast": sync, "step_total": total + 0.1}
         timers["generation"] = made[n] if locked else total
         rows.append({f"timing/{name}": seconds for name, seconds in timers.items()})
     assert levers_of(_lines(tmp_path, rows))[0].cause == cause
+
+
+def test_a_training_that_comes_with_a_rhythm_is_named(tmp_path: Path) -> None:
+    """prime-rl's console times nothing but the wait: a checkpoint every five steps lies in what is left of a step."""
+    rows = [{"time/step": 45.0 + 220.0 * (n % 5 == 4), "time/wait_for_batch": 0.5} for n in range(STEPS)]
+    (lever,) = levers_of(_lines(tmp_path, rows))
+    assert (lever.cause, lever.mean) == ("unexplained time", pytest.approx(44.0, rel=0.05))
+    assert lever.why.startswith("every 5 steps update takes 220 s more than in the others")
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -682,6 +693,31 @@ def test_what_lies_between_two_steps_is_told_by_the_clock(tmp_path: Path, inside
     assert (account.phase("between_s") is None) == inside
 
 
+def test_a_wait_that_swings_by_more_than_all_else_is_not_taken_for_one_beside_the_trainer() -> None:
+    """ROLL's log is the same in both modes. What the trainer takes longer is taken off the next wait one to one: waits
+    that swing by a third can have any slope against seconds that hardly move."""
+    own = 24.0 + 0.5 * np.sin(np.arange(STEPS) * 2.0)
+    wait = 60.0 - 5.0 * np.r_[0.0, own[:-1] - 24.0] + np.random.default_rng(2).normal(0.0, 1.0, STEPS)
+    log = {"step": np.arange(1.0, STEPS + 1), "wait_s": wait, "update_s": own, "step_s": wait + own}
+    assert mode_of(StepLog("roll", log)) == "synchronous"
+    log["wait_s"] = 60.0 - np.r_[0.0, own[:-1] - 24.0]
+    assert mode_of(StepLog("roll", log | {"step_s": log["wait_s"] + own})) == "asynchronous"
+
+
+def test_a_generation_that_may_be_a_wait_is_told_where_no_fault_is_found(tmp_path: Path) -> None:
+    rows = [{"time/step_rollout": 36.0, "time/step_train": 40.0, "time/step_total": 76.0} for _ in range(STEPS)]
+    seen = _lines(tmp_path, rows)
+    assert levers_of(seen) == ()
+    assert "the trainer waits 36 s for samples" in pace_words(seen)
+
+
+def test_a_slow_pass_beside_it_does_not_hide_a_slow_rollout(tmp_path: Path) -> None:
+    """The trainer without what is slow in it: 40 s of update, 3 s of log-probs and a third of the update."""
+    found = levers_of(_seen(tmp_path, gen=120.0, ref=45.0))
+    assert [lever.cause for lever in found] == ["rollout slow", "reference log-probs slow"]
+    assert found[0].mean == pytest.approx(120.0 - 43.0 - 40.0 / 3.0, rel=0.05)
+
+
 def test_a_critic_that_takes_longer_than_the_policy_is_named(tmp_path: Path) -> None:
     """One as large as the policy is asked forward and updated: a third more than the policy's update at most."""
     assert levers_of(_seen(tmp_path, values=12.0, update_critic=39.0)) == ()
@@ -694,6 +730,9 @@ def test_every_cause_has_a_remedy_for_any_framework() -> None:
     assert all(remedy_for(cause, None, {"p95": "2048"}) for cause in CAUSES)
     assert remedy_for("long tail", "trl", {"p95": "2048"}) == ("max_completion_length=2048",)
     assert remedy_for("long tail", "trl", {}) == ("fleetsim size --run LOG",)
+    alone = remedy_for("long tail", "verl", {"p95": "2048"})  # a synchronous trainer has no async_training
+    assert alone == ("data.max_response_length=2048",)
+    assert "async_training.partial_rollout=True" in remedy_for("long tail", "verl", {"beside": "True"})
 
 
 def test_more_samples_are_no_slower_rollout(tmp_path: Path) -> None:

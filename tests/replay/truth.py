@@ -382,9 +382,6 @@ JOBS = (
         "trainer",
         NO_CAP,
         "in_flight",
-        # The law is right now (AReaL aborts and resumes), and with it a sync costs nearly what the cap does. The
-        # sentence goes on: "most is lost because the client keeps only about 220 samples in flight".
-        misses={"bare": ("sync", "the cap is read as a mean in flight, and a sync that aborts costs nearly as much")},
     ),
     Job("prime-rl", "presets/prime-rl", {}, "sync", "neither", NO_SYNC, "sync."),
     Job("open-instruct", "presets/open-instruct", {}, "sync", "rollout", NO_SYNC, "sync."),

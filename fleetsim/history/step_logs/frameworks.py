@@ -115,6 +115,7 @@ class FrameworkLog(Struct, frozen=True):
 
 
 _LITTLE = 0.02  # of a step
+_HELD = 0.2  # of the steps: in so many the trainer waits for the lock
 _OPENRLHF_PARTS = ("timing/make_experience", "timing/ppo_train", "timing/broadcast", "timing/generation")
 
 
@@ -131,20 +132,20 @@ def _openrlhf_mode(values: Values) -> str:
     if not set(_OPENRLHF_PARTS) <= set(values):
         return ASYNC
     # Without partial rollouts a broadcast waits for the lock that the generation holds: then no time is left to wait
-    # for the queue, and a generation takes longer than the training beside it.
+    # for the queue, and a generation takes longer than the training beside it, perhaps since some step.
     trained = values["timing/make_experience"] + values["timing/ppo_train"]
-    left = np.nanmedian(total - trained - values["timing/broadcast"])
-    held = np.nanmedian(values["timing/generation"] - trained)
-    small = _LITTLE * np.nanmedian(total)
-    return "locked" if left <= small < held and _waits_for_lock(values, trained) else ASYNC
+    left, small = np.nanmedian(total - trained - values["timing/broadcast"]), _LITTLE * np.nanmedian(total)
+    return "locked" if left <= small and _waits_for_lock(values, trained, small) else ASYNC
 
 
-def _waits_for_lock(values: Values, trained: Floats) -> bool:
-    """Whether the broadcasts take as much longer as the next generation does, from step to step: where both took a step
-    at once, as of a slower sync beside engines that are always busy, they are two."""
+def _waits_for_lock(values: Values, trained: Floats, least: float) -> bool:
+    """Whether the broadcasts take as much longer as the next generation does, from step to step, where that takes
+    longer than the training beside it: where both took a step at once, as of a slower sync beside engines that are
+    always busy, they are two."""
     held, broadcast = values["timing/generation"][1:] - trained[:-1], values["timing/broadcast"][:-1]
-    moved, apart = (np.abs(np.diff(x[np.isfinite(held + broadcast)])) for x in (held, broadcast - held))
-    return not moved.any() or bool(np.median(apart) <= 0.5 * np.median(moved))
+    longer = (held > least) & np.isfinite(broadcast)
+    moved, apart = (np.abs(np.diff(x))[longer[1:] & longer[:-1]] for x in (held, broadcast - held))
+    return longer.mean() >= _HELD and bool(np.median(apart) <= 0.5 * np.median(moved))
 
 
 _WHOLE = 0.05  # of a generation: what a wait may be shorter and still be all of it

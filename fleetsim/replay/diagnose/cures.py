@@ -184,6 +184,8 @@ def _values(lever: StepLever, observed: Observed) -> dict[str, str]:
         found["cap"] = f"{math.ceil(window):d}"
     elif "in_flight_cap_samples" in present:
         found["cap"] = f"{2 * math.ceil(present['in_flight_cap_samples']):d}"
+    if account is not None and account.mode == "asynchronous":
+        found["beside"] = "True"
     if "samples" in present:
         found["batch"] = f"{round(present['samples']):d}"
     return found

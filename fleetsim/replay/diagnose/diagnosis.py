@@ -205,7 +205,7 @@ def _dearest(
     if first is None or first.check not in MENDS:
         return first
 
-    unseen = {check for check in COSTS_OR_NOT if (case.ranked or {}).get(check, 0.0) < WORTH}
+    unseen = {check for check in COSTS_OR_NOT if (case.ranked or case.gains).get(check, 0.0) < WORTH}
 
     def usd(draft: Reply) -> float:
         size = size_of.get(draft.check)

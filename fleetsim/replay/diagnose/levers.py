@@ -108,12 +108,8 @@ def _rose(scene: StepScene, phase: Phase) -> bool:
     return scene.means.get("length_growth", 0.0) < GROWN * phase.course.excess / max(before, 1e-9)
 
 
-def _forward(scene: StepScene) -> Iterator[StepLever]:
-    """Log-probs that take longer than passes forward do; a critic that takes longer than one as large as the policy,
-    which is asked forward and updated."""
-    if scene.rollout_binds or scene.update_s <= 0:
-        return
-    update = scene.update_s
+def _passes(scene: StepScene) -> Iterator[tuple[str, str, float, float]]:
+    """Of each pass of the trainer's models column and cause, and the seconds that it takes at least and at most."""
     for column, cause, least, most in (
         ("ref_s", "reference log-probs slow", 1, 1),
         ("logp_s", "log-probs slow", 1, 1),
@@ -121,7 +117,16 @@ def _forward(scene: StepScene) -> Iterator[StepLever]:
         ("experience_s", "experience slow", 1, 2 if scene.account.phase("values_s") is None else 4),
         ("values_s", "trainer slow", 4, 4),
     ):
-        one, allowed = least * FORWARD * update, most * FORWARD_MOST * update
+        yield column, cause, least * FORWARD * scene.update_s, most * FORWARD_MOST * scene.update_s
+
+
+def _forward(scene: StepScene) -> Iterator[StepLever]:
+    """Log-probs that take longer than passes forward do; a critic that takes longer than one as large as the policy,
+    which is asked forward and updated."""
+    if scene.rollout_binds or scene.update_s <= 0:
+        return
+    update = scene.update_s
+    for column, cause, one, allowed in _passes(scene):
         if scene.each(column) - allowed < WORTH * scene.step_s:
             continue
         why = (
@@ -169,7 +174,7 @@ _AGAIN = {
     "handover_s": "hand-over slow",
     "wait_s": "rollout slow",
 }
-_RHYTHM = {UNEXPLAINED: "unexplained time", "between_s": "unexplained time", "wait_s": "evaluation"}
+_RHYTHM = {**dict.fromkeys((UNEXPLAINED, "between_s", "update_s"), "unexplained time"), "wait_s": "evaluation"}
 
 
 def _now_and_then(scene: StepScene) -> Iterator[StepLever]:
@@ -184,7 +189,7 @@ def _now_and_then(scene: StepScene) -> Iterator[StepLever]:
             when, what = f"in {rows} of {account.steps} steps", "it is done again, or held up"
         elif every and seconds >= EVALUATES * account.step_s and phase.column in _RHYTHM and not generates:
             cause, apart, ends = _RHYTHM[phase.column], every, (seconds / 2, seconds)
-            when, what = f"every {every} steps", "an evaluation does so"
+            when, what = f"every {every} steps", "an evaluation or a checkpoint does so"
         else:
             continue
         share = units.share(seconds / account.step_s, 0)
@@ -251,9 +256,15 @@ def _pace(scene: StepScene) -> _Pace | None:
 
 
 def pace_words(observed: Observed) -> str:
-    """What is said of a trainer that never waits, where the log does not time what rollout could do; "" elsewhere."""
+    """What is said of a trainer that never waits, where the log does not time what rollout could do, and of a
+    generation that may be a wait; "" elsewhere."""
     account = observed.account
-    if account is None or account.mode != "asynchronous" or account.either:
+    if account is None:
+        return ""
+    if account.either and account.mode == "synchronous" and account.now("wait_s") >= WORTH * account.now_s:
+        waited = plain(account.now("wait_s"))
+        return f": if the run is asynchronous, which its log does not say, the trainer waits {waited} for samples"
+    if account.mode != "asynchronous" or account.either:
         return ""
     scene = scene_of(account, observed.lengths, 0.0)
     if scene.rollout_binds or scene.update_s <= 0 or scene.held is not None or "rollout_active_s" in scene.means:
@@ -267,6 +278,8 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
     wait = scene.now("wait_s")
     if scene.account.mode == "synchronous":
         other = scene.trainer_s
+        if scene.update_s > 0:  # what is slow in the trainer is another lever's, and makes rollout no faster
+            other -= sum(max(0.0, scene.now(column) - most) for column, _, _, most in _passes(scene))
         cause, why = why_slow(scene)
         uneven = cause == "straggler"  # costs its seconds also beside a trainer that takes as many
         generation = scene.account.phase("wait_s")

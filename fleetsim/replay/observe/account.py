@@ -73,10 +73,10 @@ def _of_log(log: StepLog) -> Account | None:
     present = {name: mean for name in columns if (mean := now.mean(name)) is not None}
     if before is not None and before > 0 and made in present:
         present["length_growth"] = present[made] / before - 1.0
-    scatter = {  # from step to step: a trend is none
-        name: float(np.nanstd(np.diff(now.columns[name]))) / math.sqrt(2.0) / abs(present[name])
+    scatter = {  # from step to step: a trend is none, nor the change itself, which a wait shows a row before others
+        name: float(np.nanstd(np.diff(now.columns[name])[first > 0 :])) / math.sqrt(2.0) / abs(present[name])
         for name in ("wait_s", "generate_s", "length_mean")
-        if present.get(name) and len(now) > 1
+        if present.get(name) and len(now) > 2
     }
     made_s, longest = now.columns.get("generate_s", now.columns.get("wait_s")), now.columns.get("length_max")
     grows = None if made_s is None or longest is None else _slopes(made_s, longest[None], _VARIES)
@@ -257,7 +257,8 @@ def _overlaps(columns: Mapping[str, Floats]) -> bool:
     if longest is not None and np.nanmean(wait < FASTEST_S * longest) > _OFTEN:
         return True
     slope = _taken_off(columns)
-    return slope is not None and slope[0] + 2.0 * slope[1] < -0.5
+    # about -1: a slope far below, of a wait that swings by more than all else moves, is chance
+    return slope is not None and -1.5 < slope[0] < -0.5 - 2.0 * slope[1]
 
 
 def _taken_off(columns: Mapping[str, Floats]) -> tuple[float, float] | None:
