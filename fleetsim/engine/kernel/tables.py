@@ -403,10 +403,7 @@ FLEET = np.dtype(
         ("gate_request_s", "f8"),  # between a request and the next one: for itself, and for each of its tokens
         ("gate_token_s", "f8"),
         ("reach_s", "f8"),  # until a request is there
-        (
-            "beyond",
-            "i8",
-        ),  # fleet row of a judge's overflow, which holds the same requests once more; 0 = none
+        ("beyond", "i8"),  # fleet row of a judge's overflow, which holds the same requests once more; 0 = none
         ("behind", "i8"),  # of an overflow: the judge
         ("after_s", "f8"),  # it takes a request that has waited so long for a place
         ("line_head", "i8"),  # requests that wait for a place at a judge with an overflow, first come, first served
