@@ -50,10 +50,7 @@ html_css_files = ["wide.css"]
 html_math_renderer = "mathml"
 html_show_sphinx = False
 html_copy_source = False
-html_theme_options = {
-    "navigation_with_keys": True,
-    "top_of_page_buttons": [],
-}
+html_theme_options = {"navigation_with_keys": True, "top_of_page_buttons": []}
 
 # What a reader copies from a `console` block is its commands.
 copybutton_prompt_text = "$ "

@@ -64,11 +64,7 @@ def filled(text: str) -> str:
     gates = page_rows(
         "validation.md", ("order of", "bottleneck", "ratio error", "absolute error", "blind:", "ranges of"), 4
     )
-    text = with_rows(
-        text,
-        ACCURACY,
-        accuracy,
-    )
+    text = with_rows(text, ACCURACY, accuracy)
     text = with_rows(text, "| published runs, one scalar fitted per case | wanted | reached | sealed alone |", gates)
     return with_rows(text, "| what | measured |", speed_rows())
 

@@ -56,10 +56,7 @@ def back_tests(name: str, seed: int, folder: Path) -> dict[str, Backtest]:
     history, base = exported(name, seed, folder), load_scenario(name)
     known = observe(history, base)
     bare = observe(history)
-    return {
-        "yes": backtest(known, implied(known, history, base)),
-        "no": backtest(bare, implied(bare, history)),
-    }
+    return {"yes": backtest(known, implied(known, history, base)), "no": backtest(bare, implied(bare, history))}
 
 
 def cell(found: list[Backtest], quantity: str) -> str:

@@ -9,12 +9,10 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 from msgspec import Struct, structs
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 T = TypeVar("T")
 

@@ -64,12 +64,7 @@ def mapping(**changes: Any) -> dict[str, Any]:
         },
         "ranges": {"decodes": [1, 1024], "kv_tokens": [128, 1_500_000], "prefill_tokens": [128, 16384]},
         "limits": {"max_num_seqs": 1024, "max_num_batched_tokens": 16384, "kv_blocks": 100_000, "block_size": 16},
-        "error": {
-            "median": 0.017,
-            "p90": 0.026,
-            "worst": 0.028,
-            "what": "makespan of 3 batches kept out of the fit",
-        },
+        "error": {"median": 0.017, "p90": 0.026, "worst": 0.028, "what": "makespan of 3 batches kept out of the fit"},
         "fit": {"observations": 5120, "left_out": 41, "median": 0.012, "p90": 0.041},
         "checks": [
             check("rl_on: 64 groups of 8, prompt 512, mean 1536", 49.0, -0.017, 0.011),

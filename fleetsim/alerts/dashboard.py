@@ -28,10 +28,7 @@ def dashboard(standing: Standing, writing: Writing) -> dict[str, Any]:
     names = observed_names(writing.names)
     panels: list[dict[str, Any]] = []
     y = 0
-    for title, kinds in (
-        ("Trainer and queue", ("trainer", "both")),
-        ("Rollout engines", ("engines",)),
-    ):
+    for title, kinds in (("Trainer and queue", ("trainer", "both")), ("Rollout engines", ("engines",))):
         panels.append(_row(len(panels) + 1, title, y))
         y += ROW
         wanted = [s for s in STANDING if s.source in kinds]
@@ -108,12 +105,7 @@ def _row(number: int, title: str, y: int) -> dict[str, Any]:
 
 
 def _panel(
-    number: int,
-    title: str,
-    unit: str,
-    place: dict[str, int],
-    targets: list[tuple[str, str]],
-    rule: AlertRule | None,
+    number: int, title: str, unit: str, place: dict[str, int], targets: list[tuple[str, str]], rule: AlertRule | None
 ) -> dict[str, Any]:
     """One time series: observed as a line, what is predicted dashed, the alert's threshold in red."""
 

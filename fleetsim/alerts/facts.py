@@ -75,12 +75,7 @@ def _thresholds(standing: Standing) -> Table:
 def _delays(standing: Standing) -> Table:
     """How soon each alert finds its fault."""
     rows = tuple(
-        (
-            _short(rule.signal.alert),
-            BY_FAULT[rule.signal.fault].title,
-            _delay(rule.delay_s),
-            _delay(rule.delay_p95_s),
-        )
+        (_short(rule.signal.alert), BY_FAULT[rule.signal.fault].title, _delay(rule.delay_s), _delay(rule.delay_p95_s))
         for rule in standing.rules
     )
     return Table("", ("", "fault", "median", "95 %"), rows, left=2, wordy=True)

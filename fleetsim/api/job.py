@@ -9,9 +9,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from fleetsim.faces import keywords
-from fleetsim.job.base_job import BaseJob, reads_runs
+from fleetsim.job.base_job import BaseJob
 from fleetsim.job.options import Options
 from fleetsim.job.result import told, unchanging
+from fleetsim.job.settings import READERS
 
 if TYPE_CHECKING:
     from fleetsim.alerts.ask import AlertsResult, DashboardResult
@@ -36,7 +37,7 @@ def _read_run(*said: Any) -> Any:
     return with_run(*said)
 
 
-reads_runs(_read_run)
+READERS[:] = [_read_run]
 
 
 @unchanging

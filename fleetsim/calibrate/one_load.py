@@ -194,11 +194,7 @@ def calibrated(points: Sequence[MeasuredLoad], gpu: str, model: str, name: str =
     at_least = {"median": max(LEFT_MEDIAN, median(left)), "p90": max(LEFT_P90, *left)}
     error = plain.error.model_copy(update={**at_least, "worst": None, "what": what})
     source = plain.provenance.model_copy(update={"source": f"roofline calibrated at {said}"[:10_000]})
-    changed = {
-        "error": error,
-        "provenance": source,
-        "name": plain.name.replace("-roofline", "-calibrated"),
-    }
+    changed = {"error": error, "provenance": source, "name": plain.name.replace("-roofline", "-calibrated")}
     return plain.model_copy(update=changed)
 
 

@@ -7,19 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from fleetsim import units
-from fleetsim.config.engine_profile import Coefficients, Profile
+from fleetsim.config.engine_profile import BatchCheck, Coefficients, Point, Profile
 from fleetsim.config.iteration import curve_s, iteration_s
 from fleetsim.tell.charts.axes import ChartAxis, from_zero, log_axis
 from fleetsim.tell.charts.chart import Chart, ChartRow, ChartSeries, MarkLook, Panel, Plot, RowMark, Rows, look, shade
-
-if TYPE_CHECKING:
-    from fleetsim.config.engine_profile import BatchCheck, Point, Profile
-
 
 # Contexts of one sweep differ by the tokens that were decoded meanwhile; two sweeps differ by more.
 _SAME_CONTEXT = 1.25

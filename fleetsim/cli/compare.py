@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from fleetsim.cli.flags import Drawn
 from fleetsim.cli.terminal import say
-from fleetsim.compare.ask import ask
+from fleetsim.compare.ask import CompareResult, ask
 from fleetsim.compare.checked_question import checked
 from fleetsim.compare.question import Compare
 from fleetsim.records import replace
-
-if TYPE_CHECKING:
-    from fleetsim.compare.ask import CompareResult
 
 
 def compare(asked: Compare, output: Drawn) -> None:

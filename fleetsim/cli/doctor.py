@@ -178,11 +178,7 @@ def examined(url: str | None, access: AccessFields, compile_now: bool) -> list[C
         checks += here.extras()
     except Exception as error:  # noqa: BLE001 - as in `guarded`
         checks.append(Check("extras", "warning", f"could not be looked at: {error}"))
-    checks += [
-        guarded("gpu", here.gpu),
-        guarded("profiles", profiles),
-        guarded("environment", environment),
-    ]
+    checks += [guarded("gpu", here.gpu), guarded("profiles", profiles), guarded("environment", environment)]
     if url is not None:
         checks.append(guarded("prometheus", lambda: prometheus(url, access), "fault"))
     return checks

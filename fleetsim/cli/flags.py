@@ -11,13 +11,16 @@ from typing import Annotated, Any, Literal
 import typer
 
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.settings import RUN, Argument, Lends, Option
+from fleetsim.job.settings import READERS, RUN, Argument, Lends, Option
 
 
 def _read_run(*said: Any) -> Any:
     from fleetsim.replay.shown import with_run
 
     return with_run(*said)
+
+
+READERS[:] = [_read_run]
 
 
 def command(run: Callable[..., None]) -> Callable[..., None]:
@@ -29,9 +32,6 @@ def command(run: Callable[..., None]) -> Callable[..., None]:
     questions = {name: kind for name, kind in typing.get_type_hints(run).items() if name != "return"}
 
     def call(**values: Any) -> None:
-        from fleetsim.job.base_job import reads_runs
-
-        reads_runs(_read_run)
         run(**{name: _filled(question, values) for name, question in questions.items()})
 
     offered = [one for question in questions.values() for one in _offered(question)]

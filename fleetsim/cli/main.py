@@ -192,6 +192,12 @@ def _written_out(error: Any) -> Exception:
     for wrong in error.__cause__.errors()[:1] if hasattr(error.__cause__, "errors") else ():
         known = _NUMBERS.get(wrong["type"])
         error.message = f"{wrong['input']!r}: {known}" if known else wrong["msg"].removeprefix("Value error, ")
+    if (
+        "unexpected extra" in error.message
+        and error.ctx
+        and any("--scenario" in o.opts for o in error.ctx.command.params)
+    ):
+        error.message += "; a scenario file goes behind --scenario"
     error.message = visible(error.message)
     return error  # type: ignore[no-any-return]
 

@@ -12,10 +12,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.progress import Progress, SpinnerColumn, Task
+from rich.progress import Progress as Bar
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -25,10 +25,6 @@ from fleetsim.cli.interrupts import loaded
 from fleetsim.cli.terminal import say
 from fleetsim.job.result import Watch
 from fleetsim.tell.console import console as literal
-
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-
 
 # --- The line that a terminal shows while work goes on: always one line, however narrow.
 # What it has room for, first things first: how far it is, the time left, what is being done, a bar, what is known.

@@ -39,8 +39,7 @@ class ReplayOutput(Printed):
     """What `replay` does with its answer, and with the window."""
 
     save: Annotated[
-        str | None,
-        Option("Keep the window: one Parquet file.", SOURCE, metavar="PATH", after="framework"),
+        str | None, Option("Keep the window: one Parquet file.", SOURCE, metavar="PATH", after="framework")
     ] = None
 
 
@@ -55,13 +54,11 @@ class PlanFiles:
         str | None, Option("Write what is recommended as a patch.", CHANGE, metavar="FILE", after="plan_out")
     ] = None
     job_out: Annotated[
-        str | None,
-        Option("Write the window's job as a scenario, for simulate.", CHANGE, metavar="FILE", after="patch"),
+        str | None, Option("Write the window's job as a scenario, for simulate.", CHANGE, metavar="FILE", after="patch")
     ] = None
 
     to: Annotated[
-        str | None,
-        Option("Say what is recommended to a framework.", CHANGE, metavar="FRAMEWORK", after="job_out"),
+        str | None, Option("Say what is recommended to a framework.", CHANGE, metavar="FRAMEWORK", after="job_out")
     ] = None
     config: Annotated[
         str | None, Option("Your own configuration of that framework.", CHANGE, metavar="FILE", after="to")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated
 
 import typer
 
 from fleetsim.cli.flags import Formed, command
 from fleetsim.cli.frameworks import Force, OutputFile, from_, to
 from fleetsim.cli.terminal import say, say_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
 
 app = typer.Typer(no_args_is_help=True, help="Scenario files: start one, check it, see what may stand in it.")
 app.command("from")(from_)

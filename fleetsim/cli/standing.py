@@ -168,8 +168,7 @@ class Export(AsJson):
     """Where what is found goes."""
 
     listen: Annotated[
-        str,
-        Option("Where to export; without a host, loopback only.", None, metavar="[HOST]:PORT", after="prometheus"),
+        str, Option("Where to export; without a host, loopback only.", None, metavar="[HOST]:PORT", after="prometheus")
     ] = ":9105"
     once: Annotated[bool, Option("One evaluation, printed; no export.", None)] = False
 

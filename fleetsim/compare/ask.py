@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fleetsim.compare.checked_question import Checked, checked
 from fleetsim.compare.question import IN_PYTHON, Compare, told_apart
@@ -14,8 +14,6 @@ from fleetsim.job.result import SILENT, Briefed, Watch, told, unchanging
 from fleetsim.records import replace
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from fleetsim.compare.compare import Comparison, MetricChange
     from fleetsim.compare.runs import Comparable
     from fleetsim.job.base_job import Tell
@@ -29,6 +27,7 @@ Windows = tuple[str | None, str | None]
 class CompareResult(Briefed):
     """What changed between A and B. comparison: all of it (fleetsim/compare/compare.py)."""
 
+    _index: ClassVar[str | None] = "metric"
     comparison: Comparison
 
     def __repr__(self) -> str:
@@ -61,12 +60,6 @@ class CompareResult(Briefed):
     def noting(self, note: str) -> CompareResult:
         """A copy with one more note."""
         return CompareResult(replace(self.comparison, notes=(*self.comparison.notes, note)))
-
-    def to_pandas(self) -> pd.DataFrame:
-        """A row a metric: a, b, ratio and difference with the ends of their intervals, verdict, p_adjusted."""
-        from fleetsim.job.metrics import frame
-
-        return frame(self.rows()).set_index("metric")
 
     def rows(self) -> list[dict[str, Any]]:
         """The metrics, as under -o csv."""

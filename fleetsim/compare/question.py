@@ -218,8 +218,7 @@ class Compare:
     min_change: Annotated[float, Option("Smallest change of interest; 0.01 = 1 %.", RUN)] = 0.01
     access: Annotated[AccessFields, Lends(AccessFields)] = field(default_factory=AccessFields)
     fail_if: Annotated[
-        list[str] | None,
-        Option('Exit 10: regression, "ratio.step_s>1.05".', RUN, metavar="CONDITION", after="json_"),
+        list[str] | None, Option('Exit 10: regression, "ratio.step_s>1.05".', RUN, metavar="CONDITION", after="json_")
     ] = None
     given: tuple[GivenSide, ...] = ()
     labels: tuple[str, str] | None = None

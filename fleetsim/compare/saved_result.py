@@ -152,12 +152,18 @@ def _mean(estimate: Mapping[str, Any], replications: int) -> Mean:
     return Mean(_number(estimate["mean"]), half / t_quantile(replications - 1), replications - 1.0)
 
 
+# The fourth power of an error must still be a number.
+_MOST = 1e60
+
+
 def _number(value: Any) -> float:
     """A JSON number; null stands for what is no number."""
     if value is None:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError
+    if abs(value) > _MOST:
+        raise ValueError
     return float(value)
 
 

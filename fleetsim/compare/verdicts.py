@@ -47,14 +47,7 @@ class _Judged(Struct, frozen=True):
 
 
 def compare(
-    a: Side,
-    b: Side,
-    kind: Kind,
-    metrics: Sequence[str],
-    *,
-    pair: bool,
-    min_change: float,
-    notes: Sequence[str] = (),
+    a: Side, b: Side, kind: Kind, metrics: Sequence[str], *, pair: bool, min_change: float, notes: Sequence[str] = ()
 ) -> Comparison:
     """metrics: names of `quantities.py`, in their order. pair: runs of the same seed and replication drew the
     same. min_change: smallest relative change of interest, 0.01 = 1 % (of shares: 1 point)."""

@@ -42,11 +42,7 @@ __all__ = [
     "with_changes",
 ]
 
-_ELSEWHERE = {
-    "Scenario": "scenario",
-    "data_path": "data_files",
-    "shipped_scenarios": "data_files",
-}
+_ELSEWHERE = {"Scenario": "scenario", "data_path": "data_files", "shipped_scenarios": "data_files"}
 
 
 def __getattr__(name: str) -> Any:

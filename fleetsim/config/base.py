@@ -52,7 +52,7 @@ Seconds = Annotated[float, Field(ge=0, le=MAX_SECONDS)]
 Price = Annotated[float, Field(ge=0, le=1e9)]
 PositiveSeconds = Annotated[float, Field(gt=0, le=MAX_SECONDS)]
 # What is looked at, or fails, more often than this keeps a simulation busy and says nothing.
-Interval = Annotated[float, Field(ge=1e-3, le=MAX_SECONDS)]
+Interval = Annotated[float, Field(ge=0.1, le=MAX_SECONDS)]  # of looks: a step has thousands, not a million
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Factor = Annotated[float, Field(gt=0, le=1e6)]
 Name = Annotated[str, Field(min_length=1, max_length=1000)]

@@ -96,8 +96,7 @@ class EngineConfig(ConfigSection):
         description="Hugging Face id, or path of a config.json, from the scenario's folder too, for kind roofline",
     )
     tp: Annotated[int, Field(ge=1, le=1024)] = Field(
-        default=1,
-        description="GPUs that divide every layer (tensor parallel); more than a server has use its network",
+        default=1, description="GPUs that divide every layer (tensor parallel); more than a server has use its network"
     )
     dp: Annotated[int, Field(ge=1, le=1024)] = Field(
         default=1,
@@ -158,8 +157,7 @@ class EngineConfig(ConfigSection):
     )
     kv_blocks: Count | None = Field(default=None, description="usable KV blocks; null = from the memory")
     block_size: Annotated[int, Field(ge=1, le=65_536)] | None = Field(
-        default=None,
-        description="tokens per KV block; null = the engine's: vLLM 16, SGLang 1, TensorRT-LLM 32",
+        default=None, description="tokens per KV block; null = the engine's: vLLM 16, SGLang 1, TensorRT-LLM 32"
     )
     prefix_caching: bool = Field(
         default=True,
@@ -174,8 +172,7 @@ class EngineConfig(ConfigSection):
         default=None, description="the same over the KV cache (SGLang: hicache_ratio)"
     )
     host_link_gb_s: Rate | None = Field(
-        default=None,
-        description="a GPU's way to host memory, one direction, GB/s; null = that of engine.gpu",
+        default=None, description="a GPU's way to host memory, one direction, GB/s; null = that of engine.gpu"
     )
     enforce_eager: bool = Field(
         default=False,

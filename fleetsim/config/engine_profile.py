@@ -300,7 +300,9 @@ def find_profile(path_or_name: str | os.PathLike[str]) -> Path:
     shipped = shipped_profiles()
     if text in shipped:
         return shipped[text]
-    hint = did_you_mean(text, shipped) if shipped else "give the path of a profile file"
+    hint = did_you_mean(text, shipped)
+    if "did you mean" not in hint:
+        hint = "give the path of a profile file, or a name that fleetsim profile ls lists"
     raise InputError([Problem("profile", text, "no such file, and no shipped profile of this name", hint)])
 
 

@@ -46,8 +46,9 @@ def of_another_kind(raw: object, root: Node, where: tuple[str, str], what: str) 
         rule = f"is the result of `fleetsim {str(raw.get('command', ''))[:20]}`, not {what}"
         return [Problem(*where, rule, f"give {what}")]
     known, keys = root.children, [str(key)[:40] for key in raw]
-    near = sum(bool(get_close_matches(key, known, n=1)) for key in keys)
-    if 2 * near >= len(keys) or not known.keys().isdisjoint(keys):
+    if not known.keys().isdisjoint(keys) or 2 * sum(bool(get_close_matches(key, known, n=1)) for key in keys) >= len(
+        keys
+    ):
         return []
     rest = ", ..." if len(keys) > 5 else ""
     rule = f"is not {what}: none of its keys ({', '.join(keys[:5])}{rest}) belongs in one"

@@ -146,9 +146,7 @@ def _speed_bench(method: str, file: str, *lengths: float) -> AcceptanceCurve:
 
 CURVES: dict[str, AcceptanceCurve] = {
     "skyrl-qwen3.5-9b-mtp": AcceptanceCurve(
-        (1.886, 2.656, 3.319),
-        "mtp",
-        "NovaSky-AI/SkyRL at 0071a0f, docs/content/docs/examples/spec_decode.mdx: DAPO",
+        (1.886, 2.656, 3.319), "mtp", "NovaSky-AI/SkyRL at 0071a0f, docs/content/docs/examples/spec_decode.mdx: DAPO"
     ),
     "qwen3.5-397b-mtp": _speed_bench("mtp", "qwen3.5_mtp.yaml", 1.93, 2.73, 3.39, 3.97, 4.41, 4.80, 5.04, 5.21),
     "qwen3-32b-draft-1.7b": AcceptanceCurve(

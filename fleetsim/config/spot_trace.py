@@ -80,6 +80,9 @@ def trace_of(path: str, written_ns: int) -> Trace:
     if len(rows) < 2 or times[0] != 0.0 or any(b <= a for a, b in pairwise(times)):
         rule = "must hold two rows at least, the first at 0 s, each later than the one before"
         raise InputError([Problem(_WHERE, path, rule, "sort it by time_s, and count from its first row")])
+    if times[-1] < len(rows) - 1:
+        rule = f"has {len(rows):,} rows in {times[-1]:g} s: at most one a second, or a run would do little else"
+        raise InputError([Problem(_WHERE, path, rule, "write its times in seconds, and only what changes")])
     if not any(n for _, n in rows):
         raise InputError(
             [Problem(_WHERE, path, "has no machine at any time", "a trace with some, or fleet.spot.share: 0")]

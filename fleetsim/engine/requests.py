@@ -14,11 +14,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.records import replace
 
 MOST_TOKENS = int(REBASE)
-ROUTERS = {
-    "round_robin": int(ROUND_ROBIN),
-    "least_loaded": int(LEAST_LOADED),
-    "prefix_affinity": int(PREFIX_AFFINITY),
-}
+ROUTERS = {"round_robin": int(ROUND_ROBIN), "least_loaded": int(LEAST_LOADED), "prefix_affinity": int(PREFIX_AFFINITY)}
 
 
 class RequestResult(NamedTuple):

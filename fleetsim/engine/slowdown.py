@@ -52,10 +52,7 @@ RUNS: tuple[InAJob, ...] = (
     InAJob("skyrl", "Marin's fork of 2026", {"C11": 1.11}, "marin-community/marin issue 8936"),
     InAJob("trl", "AsyncGRPO of 2026", {"C01": 1.65}, "huggingface/blog, asyncgrpo-lora-hfjobs.md"),
     InAJob(
-        "verl",
-        "fully_async of 2026, vLLM 0.20",
-        {"D01": 0.87, "D03": 0.95, "D04": 1.06},
-        "aishukamal/rl-time-slicing",
+        "verl", "fully_async of 2026, vLLM 0.20", {"D01": 0.87, "D03": 0.95, "D04": 1.06}, "aishukamal/rl-time-slicing"
     ),
     InAJob("verl", "V1 of 2026", {"C04": 1.35, "C04b": 1.22}, "verl-project/verl, v1_async_trainer.md"),
 )

@@ -112,11 +112,7 @@ def request_success(records: Records, lives: list[Incarnation]) -> Family:
     cap = getattr(records.scenario.workload.output_tokens, "max", None)
     ended = samples["finish_s"] >= 0
     cut = ended & (samples["target"] >= (np.inf if cap is None else round(cap)))
-    reasons = {
-        "stop": requests(records, ended & ~cut),
-        "length": requests(records, cut),
-        "abort": _aborts(records),
-    }
+    reasons = {"stop": requests(records, ended & ~cut), "length": requests(records, cut), "abort": _aborts(records)}
     series = []
     times = scrape_times(records)
     for life in lives:

@@ -93,13 +93,7 @@ class FleetTotal(Struct, frozen=True):
 
 
 def walked(
-    rule: ScalingRule,
-    counts: Sequence[int],
-    start: int,
-    step_s: Floats,
-    score: Floats,
-    usd_s: Floats,
-    start_s: float,
+    rule: ScalingRule, counts: Sequence[int], start: int, step_s: Floats, score: Floats, usd_s: Floats, start_s: float
 ) -> FleetTotal:
     """The run from its first step on, with the count of index `start`.
 

@@ -122,7 +122,7 @@ _MOST: Mapping[str, float] = {
 }
 # A counter grows for the life of a process.
 _MOST_COUNTED = 1e18
-# A log's columns: seconds, samples, tokens, steps; its clock is unix seconds.
+# A log's columns: samples, tokens, steps; its clock is unix seconds.
 _MOST_LOGGED = 1e12
 # Beyond it nothing is a number of anything, and products and sums of such numbers overflow.
 _NO_NUMBER = 1e30
@@ -136,13 +136,17 @@ def bounded(history: History) -> History:
     histograms = {name: _buckets(name, b, notes) for name, b in history.histograms.items()}
     steps = history.steps
     if steps is not None:
-        columns = {name: _within(name, v, _MOST_LOGGED, notes) for name, v in steps.columns.items()}
+        columns = {name: _within(name, v, _most_logged(name), notes) for name, v in steps.columns.items()}
         steps = replace(steps, columns=columns)
     if not notes:
         return history
     return replace(
         history, values=values, fleet=fleet, histograms=histograms, steps=steps, notes=(*history.notes, *notes)
     )
+
+
+def _most_logged(column: str) -> float:
+    return _MOST["seconds"] if column.endswith("_s") and column != "time_s" else _MOST_LOGGED
 
 
 def representable(name: str, value: Floats, notes: list[Note]) -> Floats:

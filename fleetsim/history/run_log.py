@@ -265,7 +265,7 @@ def _missing_notes(columns: Mapping[str, Floats]) -> list[Note]:
 def _window(columns: Mapping[str, Floats]) -> tuple[Floats, float]:
     """The window's two ends as a grid: from the first step's begin to the last one's end."""
     step_s = columns.get("step_s", np.array([0.0]))
-    step_s = np.where((step_s >= 0) & (step_s < 1e12), step_s, np.nan)  # what cannot be (`faults.py`)
+    step_s = np.where((step_s >= 0) & (step_s <= 1e9), step_s, np.nan)  # what cannot be (`faults.py`)
     known = step_s[np.isfinite(step_s)]
     first = float(step_s[0]) if np.isfinite(step_s[0]) else float(np.median(known)) if known.size else 0.0
     if "time_s" in columns:

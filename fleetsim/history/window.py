@@ -26,6 +26,7 @@ def parse_span(text: str) -> float | None:
 
 
 CALENDAR_S = 1e8  # 1973: no fleet is that old, and no run log is that long
+_YEAR_10_000_S = 253_402_300_800.0
 
 
 def parse_time(text: str, now_s: float, flag: str = START) -> float:
@@ -64,7 +65,7 @@ def parse_time(text: str, now_s: float, flag: str = START) -> float:
 
 def has_clock(at_s: float) -> bool:
     """Whether a time is of a calendar. What has no clock (a run log without times) counts its seconds from 0."""
-    return abs(at_s) > CALENDAR_S
+    return CALENDAR_S < abs(at_s) < _YEAR_10_000_S
 
 
 def shown(at_s: float) -> str:

@@ -203,10 +203,7 @@ _DEFAULTS = (
         "=300",
     ),
     _Default(
-        "fleet.failures.mtbf_s",
-        lambda s: "no instance fails",
-        lambda s: s.fleet.failures.mtbf_s is None,
-        "=86400",
+        "fleet.failures.mtbf_s", lambda s: "no instance fails", lambda s: s.fleet.failures.mtbf_s is None, "=86400"
     ),
     _Default(
         "fleet.straggler_share",

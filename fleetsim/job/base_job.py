@@ -22,7 +22,7 @@ from fleetsim.job.grounds import pool_words
 from fleetsim.job.job import Start as File
 from fleetsim.job.job import job_from_flags
 from fleetsim.job.options import Options, change_texts, checked
-from fleetsim.job.settings import AnyJob, place_of
+from fleetsim.job.settings import READERS, AnyJob, place_of
 from fleetsim.job.typed_words import merged
 from fleetsim.records import replace
 
@@ -48,22 +48,11 @@ class Heard(Struct, frozen=True):
     changed: bool = False
 
 
-# What a run showed in a job's start, notes, and the history: of a start, `key.path=value` texts, options, where the run
-# is, and its history if it was read before.
-Reader = Callable[..., tuple[Mapping[str, Any], tuple[str, ...], "History"]]
-_READERS: list[Reader] = []
-
-
-def reads_runs(reader: Reader) -> None:
-    """Says who reads a run. `replay` does, which stands above a job: so the command line and Python's `Job` say it."""
-    _READERS[:] = [reader]
-
-
 def heard_of(
     start: File, sets: Sequence[str], options: Mapping[str, Any], run: str, history: History | None
 ) -> tuple[File, tuple[str, ...], Heard]:
     """The start with what a run showed in it, notes, and the run. Raises as the reader does."""
-    found, notes, read = _READERS[0](start, sets, options, run, history)
+    found, notes, read = READERS[0](start, sets, options, run, history)
     return found, notes, Heard(start, run, read)
 
 

@@ -24,17 +24,7 @@ from fleetsim.job.derived_values import SECONDS, SYNC
 from fleetsim.job.fields import OF_A_RUN
 from fleetsim.job.job import Start as File
 from fleetsim.job.settings import LENGTH_FLAGS, LENGTHS, SIMULATE_FLAGS, flag_words, place_of
-from fleetsim.job.typed_words import (
-    NAMES,
-    Word,
-    contradicts,
-    length_flags,
-    merged,
-    text_of,
-    there,
-    unquoted,
-    words_for,
-)
+from fleetsim.job.typed_words import NAMES, Word, contradicts, length_flags, merged, text_of, there, unquoted, words_for
 from fleetsim.records import replace
 
 if TYPE_CHECKING:

@@ -156,8 +156,7 @@ class PlannedJob(JobFlags, JobFields):
     """A job that `size` and `split` plan for."""
 
     scenario: Annotated[
-        str | None,
-        Option("Start from a scenario file, or a shipped one.", JOB, metavar="SCENARIO", after="prompt_len"),
+        str | None, Option("Start from a scenario file, or a shipped one.", JOB, metavar="SCENARIO", after="prompt_len")
     ] = None
     preset: Annotated[
         str | None, Option("Start from a framework: verl-fully-async, areal...", JOB, after="scenario")

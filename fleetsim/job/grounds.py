@@ -28,11 +28,7 @@ from fleetsim.tell.facts import explained, facts
 
 # --- What kind of system a scenario describes, in a few plain words: where it runs, what may start, how old it may get.
 
-PLACES: Mapping[str, str] = {
-    "disaggregated": "split",
-    "colocated": "colocated",
-    "colocated_lending": "split, lends",
-}
+PLACES: Mapping[str, str] = {"disaggregated": "split", "colocated": "colocated", "colocated_lending": "split, lends"}
 
 
 def place_words(scenario: Scenario) -> str:

@@ -103,9 +103,10 @@ CANDIDATE_METRICS = {
 }
 
 
-def frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """A table of these rows. Raises OutsideError where pandas is missing."""
-    return _pandas().DataFrame(list(rows))
+def frame(rows: Sequence[Mapping[str, Any]], index: str | None = None) -> pd.DataFrame:
+    """A table of these rows, by one of its columns. Raises OutsideError where pandas is missing."""
+    found = _pandas().DataFrame(list(rows))
+    return found if index is None else found.set_index(index)
 
 
 def with_intervals(estimates: Mapping[str, Estimate]) -> dict[str, float]:
@@ -183,10 +184,7 @@ class Gate(Struct, frozen=True):
 
 
 def parse_gate(
-    texts: Iterable[str],
-    known: Sequence[str],
-    source: str = "answer",
-    example: str = "trainer_idle_fraction>0.1",
+    texts: Iterable[str], known: Sequence[str], source: str = "answer", example: str = "trainer_idle_fraction>0.1"
 ) -> Gate:
     """The gate of all `--fail-if`, before any work is done. example: of a condition.
 

@@ -9,7 +9,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import FrozenInstanceError
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -142,6 +142,8 @@ class Result(ABC):
     """`str(result)` is the text that the command prints, `to_json()` what it prints under --json."""
 
     __slots__ = ()
+    # The column that names a row in `to_pandas`.
+    _index: ClassVar[str | None] = None
 
     @abstractmethod
     def view(self) -> View:
@@ -159,6 +161,12 @@ class Result(ABC):
         """The table that the command prints under -o csv: its facts, where the result has no other."""
         facts: list[dict[str, Any]] = self.document()["facts"]
         return facts
+
+    def to_pandas(self) -> pd.DataFrame:
+        """These rows, each metric's mean with `.ci_low` and `.ci_high`. Needs pandas."""
+        from fleetsim.job.metrics import frame
+
+        return frame(self.rows(), self._index)
 
     def __str__(self) -> str:
         from fleetsim.tell.console import as_text
@@ -261,12 +269,6 @@ class Recommendation(Gated):
         from fleetsim.job.metrics import Metrics
 
         return Metrics(self._estimates)
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The rows of -o csv: its columns, and every metric's mean with `.ci_low` and `.ci_high`. Needs pandas."""
-        from fleetsim.job.metrics import frame
-
-        return frame(self.rows())
 
     @property
     @abstractmethod

@@ -10,7 +10,7 @@ scenario is kept under the same path: the words of a default in `assumptions.py`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, Self
 
 from msgspec import Struct
@@ -56,6 +56,12 @@ class AnyJob:
     case."""
 
     __slots__ = ()
+
+
+# Who reads a run: one entry. `replay` does, which stands above a job, so the command line and Python's `Job` say it.
+# What the run showed in a job's start, notes, and the history: of a start, `key.path=value` texts, options, where the
+# run is, and its history if it was read before.
+READERS: list[Callable[..., Any]] = []
 
 
 class Question(Protocol):

@@ -184,11 +184,7 @@ class Trials:
     """Runs of one scenario at any instance count. stuck: counts that get stuck, with the reason."""
 
     def __init__(
-        self,
-        scenario: Scenario,
-        measure: Measure = simulated,
-        tell: Tell | None = None,
-        look_of: Trials | None = None,
+        self, scenario: Scenario, measure: Measure = simulated, tell: Tell | None = None, look_of: Trials | None = None
     ) -> None:
         self.scenario, self._measure, self._tell = scenario, measure, tell
         self._looks = look_of is not None

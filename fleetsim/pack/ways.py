@@ -32,13 +32,7 @@ from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.faces import flag
 from fleetsim.job.trials import Memo, Tell, flat, planned
 from fleetsim.pack.together import MeanLoad, PoolPhase, holding_all, rotate, shareable, side_by_side
-from fleetsim.search.arrangements import (
-    SWITCH_S,
-    Rules,
-    colocated_sync,
-    split_counts,
-    split_in_turn,
-)
+from fleetsim.search.arrangements import SWITCH_S, Rules, colocated_sync, split_counts, split_in_turn
 from fleetsim.search.front import age_of
 from fleetsim.search.objective import beside_usd_per_h
 from fleetsim.search.plan_crews import PlanCrews

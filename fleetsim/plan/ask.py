@@ -183,15 +183,13 @@ class Plan:
     ] = None
     step_s: Annotated[float | None, Option("Longest step, seconds: asks for the cheapest plan.", BUDGET)] = None
     objective: Annotated[
-        str | None,
-        Option("step, cost or token (step; with --step-s cost).", BUDGET, metavar="WHAT"),
+        str | None, Option("step, cost or token (step; with --step-s cost).", BUDGET, metavar="WHAT")
     ] = None
     gpu_types: Annotated[
         str | None, Option("GPU types at hand: H100,H200 (the job's own).", CHOICES, metavar="TYPES")
     ] = None
     allow: Annotated[
-        str | None,
-        Option("What may change training: fp8,staleness<=2,speculation (nothing).", CHOICES, metavar="LIST"),
+        str | None, Option("What may change training: fp8,staleness<=2,speculation (nothing).", CHOICES, metavar="LIST")
     ] = None
     job: Annotated[AnyJob, Lends(SplitJob)]
 

@@ -59,10 +59,7 @@ def fleets_sections(answers: Answers, drawn: bool) -> Iterator[Section]:
         yield _sweep_section(answers.sweep, changes, swept_charts(answers.sweep, advised) if drawn else ())
     blocks: tuple[Block, ...] = ()
     if advised is not None:
-        blocks = (
-            *recommendation_blocks(advised, answers),
-            *(_candidates(advised) if drawn else ()),
-        )
+        blocks = (*recommendation_blocks(advised, answers), *(_candidates(advised) if drawn else ()))
     elif answers.withheld is not None:
         blocks = tuple(withheld_blocks(answers.withheld, answers.then))
     yield Section("Recommendation", blocks, short="recommendation")

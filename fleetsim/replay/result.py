@@ -20,8 +20,6 @@ from fleetsim.records import as_dict, replace
 from fleetsim.replay.questions import SAY_MORE
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from fleetsim.config.scenario import Scenario
     from fleetsim.frameworks.patch import ConfigPatch
     from fleetsim.history.history import History
@@ -206,12 +204,6 @@ class ReplayResult(Briefed):
             unasked = f"the window cannot be simulated: {self.replayed.unsimulated}"
             remedy = SAY_MORE
         return InputError([Problem(what, self.history.source, unasked, remedy)])
-
-    def to_pandas(self) -> pd.DataFrame:
-        """A row a finding: check, state, title and what it costs. Needs pandas."""
-        from fleetsim.job.metrics import frame
-
-        return frame(self.rows())
 
     def rows(self) -> list[dict[str, Any]]:
         """The findings, as under -o csv."""

@@ -16,14 +16,7 @@ from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.over_time import OverTime
 from fleetsim.replay.observed_tables import observed_sections
 from fleetsim.replay.other_fleets import fleets_sections, simulated_again, verification_blocks
-from fleetsim.replay.pictures import (
-    Scene,
-    activity_chart,
-    fleet_chart,
-    instances_chart,
-    queue_chart,
-    trainer_chart,
-)
+from fleetsim.replay.pictures import Scene, activity_chart, fleet_chart, instances_chart, queue_chart, trainer_chart
 from fleetsim.replay.run import Replayed
 from fleetsim.replay.words import clock
 from fleetsim.tell.charts.axes import Clock

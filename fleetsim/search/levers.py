@@ -112,7 +112,7 @@ def levers_of(
     """
     found = [Lever(ONE_MORE, more, Typed({"fleet.instances": grown.fleet.instances}), grown)]
     for lever in (_judges, _spot, partial(_pools, given=given), _caps, _staleness, _cadence, _resumed):
-        found += lever(scenario)
+        found += _possible(lever(scenario))
     if too_old:
         found += _lower_cap(scenario)
     if preempted:
@@ -143,6 +143,12 @@ def kept_choices(now: Scenario, changed: Scenario, given: Collection[str] | None
         if free != now.trainer.gpus:
             kept["trainer.gpus"] = now.trainer.gpus
     return kept
+
+
+def _possible(levers: Iterator[Lever]) -> Iterator[Lever]:
+    """Levers until one asks for more than a scenario may hold: twice the largest count is no advice."""
+    with suppress(InputError):
+        yield from levers
 
 
 def _pulled(scenario: Scenario, name: str, text: str, changes: Mapping[str, Any]) -> Lever:

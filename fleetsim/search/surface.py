@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from fleetsim.config.base import MAX_SECONDS
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
@@ -296,6 +297,7 @@ class Surface:
             for n in posts
             for even in (_EVEN if n == self._n else _EVEN_BESIDE)
             if (factor := (self._alone[n].step_s * math.exp(even) - self._held_s(n)) / self._seconds(n)) > _ALONE
+            and factor * self._seconds(n) < MAX_SECONDS
         ]
         # the likeliest case: a window of few versions holds a step up by more than either side, differently at each
         wanted += [(n, 1.0) for n in posts]

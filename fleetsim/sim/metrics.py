@@ -318,9 +318,7 @@ def _samples_lost(records: Records, window: StepWindow) -> dict[str, float]:
     trained = _trained_in(records, window)
     left, sent = groups["left_s"], groups["submit_s"]
     inside = np.where(
-        left >= 0,
-        (left > window.start_s) & (left <= window.end_s),
-        (sent >= window.start_s) & (sent < window.end_s),
+        left >= 0, (left > window.start_s) & (left <= window.end_s), (sent >= window.start_s) & (sent < window.end_s)
     )
     ended = (status == G_STALE) | (status == G_OVERFLOW)
     if records.scenario.buffer.leftover != "defer":  # there, what is aborted comes back in a long round

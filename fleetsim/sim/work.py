@@ -33,10 +33,7 @@ def check_tables(scenario: Scenario, limits: EngineLimits, instances: int) -> No
         "fleet.instances": instances * _instance_bytes(limits),
         "engine.max_num_batched_tokens": 8 * max(limits.max_num_batched_tokens, limits.max_num_seqs),
     }
-    values = {
-        "fleet.instances": instances,
-        "engine.max_num_batched_tokens": limits.max_num_batched_tokens,
-    }
+    values = {"fleet.instances": instances, "engine.max_num_batched_tokens": limits.max_num_batched_tokens}
     problems = [
         Problem(
             path,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from fleetsim import units
 from fleetsim.errors import InputError, Interrupted, Problem, StuckError
@@ -46,6 +46,7 @@ class SimulateResult(Briefed):
     steady: False where Ctrl-C came in the warm-up, so that no metric says anything yet.
     """
 
+    _index: ClassVar[str | None] = "replication"
     job: Job
     scenario: Scenario
     metrics: Metrics
@@ -77,12 +78,6 @@ class SimulateResult(Briefed):
     def runs(self) -> tuple[Records, ...]:
         """The records of each replication, numpy tables."""
         return self._replicated.runs
-
-    def to_pandas(self) -> pd.DataFrame:
-        """A row a replication, a column a metric. Needs pandas."""
-        from fleetsim.job.metrics import frame
-
-        return frame(self.rows()).set_index("replication")
 
     def rows(self) -> list[dict[str, Any]]:
         """The replications, as under -o csv."""

@@ -6,7 +6,7 @@ A terminal has the run in characters, a page in pictures, with every metric and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from fleetsim.engine.transport import sync_times, sync_words
 from fleetsim.estimates import Estimate
 from fleetsim.job import words
 from fleetsim.job.engine_choices import BUSY, engine_words, side_words
+from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.facts import assumed_line, run_differs, run_facts, run_line, surplus_line, swing_line
 from fleetsim.job.grounds import assumed_section, how_sure, observed_line, rests_on
 from fleetsim.job.trainer_scaling import gpus_each
@@ -42,9 +43,6 @@ from fleetsim.tell.document import (
     terminal_only,
 )
 from fleetsim.tell.facts import Fact, Facts, explained, facts, measured, ranged
-
-if TYPE_CHECKING:
-    from fleetsim.job.engine_source import EngineSource
 
 
 def document(view: RunView, warnings: tuple[str, ...] = (), run: Records | None = None) -> Document:

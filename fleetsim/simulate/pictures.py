@@ -292,12 +292,7 @@ def waste_chart(metrics: Mapping[str, Estimate]) -> Chart | None:
         return None
     causes.sort(key=lambda cause: -cause[1].mean)
     return cause_bars(
-        "waste",
-        "Waste by cause",
-        waste_words(metrics),
-        causes,
-        x_title="% of the trained tokens",
-        how="share",
+        "waste", "Waste by cause", waste_words(metrics), causes, x_title="% of the trained tokens", how="share"
     )
 
 

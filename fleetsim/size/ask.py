@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from fleetsim import units
 from fleetsim.errors import InputError, Interrupted, Problem
@@ -15,8 +15,6 @@ from fleetsim.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import pandas as pd
 
     from fleetsim.estimates import Estimate
     from fleetsim.job.base_job import Job
@@ -77,6 +75,7 @@ class SizeResult(Recommendation):
     alternatives, assumptions. metrics: of the recommended fleet, name -> Estimate.
     """
 
+    _index: ClassVar[str | None] = "instances"
     asked: Job
     plan: Sizing
     _measure: Measure | None = field(default=None, repr=False)
@@ -151,12 +150,6 @@ class SizeResult(Recommendation):
     def explanation(self) -> str:
         """What binds and what else would help, in words."""
         return self.plan.explanation
-
-    def to_pandas(self) -> pd.DataFrame:
-        """As of every recommendation; by instances."""
-        from fleetsim.job.metrics import frame
-
-        return frame(self.rows()).set_index("instances")
 
     def rows(self) -> list[dict[str, Any]]:
         """The candidates, as under -o csv."""

@@ -13,16 +13,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.job.words import binding_words, lost_words
 from fleetsim.search.alternative import Alternative, Alternatives, Anew
 from fleetsim.search.bound import Bounds
-from fleetsim.search.levers import (
-    CADENCE,
-    CAP,
-    LENGTH,
-    MORE_OF,
-    NO_CAP,
-    ONE_MORE,
-    RESUMED,
-    STALENESS,
-)
+from fleetsim.search.levers import CADENCE, CAP, LENGTH, MORE_OF, NO_CAP, ONE_MORE, RESUMED, STALENESS
 
 # Steps that differ by less than this share are alike.
 _ALIKE = 0.05

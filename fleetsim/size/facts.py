@@ -20,15 +20,7 @@ from fleetsim.search.objective import RULE
 from fleetsim.sim.records import Records
 from fleetsim.simulate.pictures import over_time
 from fleetsim.size import words
-from fleetsim.size.pictures import (
-    counts_of,
-    curves,
-    headroom_chart,
-    headroom_table,
-    levers,
-    rate_table,
-    trials_table,
-)
+from fleetsim.size.pictures import counts_of, curves, headroom_chart, headroom_table, levers, rate_table, trials_table
 from fleetsim.size.size import Sizing
 from fleetsim.size.words import being_wrong, headline
 from fleetsim.tell.data import estimate, head, told

@@ -51,8 +51,7 @@ class Split:
         Option("Trainer GPUs in multiples of this; else whole servers, or 1, 2, 4.", TRAINER, after="trainer_min_gpus"),
     ] = None
     allow: Annotated[
-        str | None,
-        Option("What may change training: staleness<=2 (nothing).", RULES, metavar="LIST", after="by"),
+        str | None, Option("What may change training: staleness<=2 (nothing).", RULES, metavar="LIST", after="by")
     ] = None
     by: Annotated[str, Option("step_s, goodput or cost_per_step.", RULES, metavar="MEASURE", after="sync_pause_s")] = (
         "step_s"

@@ -227,15 +227,9 @@ def document(result: Advice, runs: Mapping[str, Records] | None = None) -> Docum
                 (Listed(tuple(bought(result)), code=True),) if result.bought else (),
                 short="what older samples would buy",
             ),
+            Section("The trainer's seconds", (law(result), page_only(rules(result))), short="the trainer's seconds"),
             Section(
-                "The trainer's seconds",
-                (law(result), page_only(rules(result))),
-                short="the trainer's seconds",
-            ),
-            Section(
-                "What else would help",
-                () if runs is None else present(*levers(result.alternatives)),
-                on=("page",),
+                "What else would help", () if runs is None else present(*levers(result.alternatives)), on=("page",)
             ),
             Section(
                 "The best split and the best colocated way at work",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, Unpack
 
 from fleetsim.errors import InputError, Interrupted, OutsideError, Problem, Problems, UnfinishedError
 from fleetsim.faces import Text, flag, keywords, text
@@ -16,8 +16,6 @@ from fleetsim.records import replace
 from fleetsim.sweep.grid import Axis, grid_of
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from fleetsim.job.base_job import Job, Start, Tell
     from fleetsim.job.options import Options
     from fleetsim.sweep.cell import SweepRow
@@ -38,6 +36,7 @@ class SweepResult(Gated):
     another command. stopped: what ended the sweep before its time; empty where nothing did.
     """
 
+    _index: ClassVar[str | None] = "cell"
     job: Job
     swept: SweepRows
     call: tuple[str, ...] = ("SCENARIO",)
@@ -78,13 +77,6 @@ class SweepResult(Gated):
         keys = (*idle_keys(self.swept), *stated_seconds(self.swept))
         return (*self.job.notes, *keys, *engine_notes(self.swept, self.job.notes))
 
-    def to_pandas(self) -> pd.DataFrame:
-        """A row a cell: the keys of the grid, status, reason, pareto (front, tied, dominated), binding, replications,
-        and every metric's mean with `.ci_low` and `.ci_high`. As the table of --out. Needs pandas."""
-        from fleetsim.job.metrics import frame
-
-        return frame(self.rows()).set_index("cell")
-
     def rows(self) -> list[dict[str, Any]]:
         """The cells, as under -o csv."""
         from fleetsim.sweep.table import columns_of
@@ -113,8 +105,7 @@ class SweptJob(CountedJob):
     """The job that all cells of a sweep share."""
 
     set_: Annotated[
-        list[str] | None,
-        Option("Any other key, in every cell. Repeatable.", JOB, metavar="KEY=VALUE", after="preset"),
+        list[str] | None, Option("Any other key, in every cell. Repeatable.", JOB, metavar="KEY=VALUE", after="preset")
     ] = None
     steps: Annotated[int | None, Option("Optimizer steps of every run (30).", SIMULATED, after="trainer_price")] = None
     replications: Annotated[int | None, Option("Runs of every cell (5).", SIMULATED)] = None

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import fsum, inf
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from msgspec import Struct
@@ -29,9 +29,7 @@ from fleetsim.faces import Text
 from fleetsim.job.result import Watch
 from fleetsim.quantities import BY_NAME, METRICS, quantity
 from fleetsim.sweep.cell import SweepRow
-
-if TYPE_CHECKING:
-    from fleetsim.sweep.grid import Grid
+from fleetsim.sweep.grid import Grid
 
 # --- What a sweep looks for: metrics of the catalogue, each with the way that is better.
 

@@ -174,11 +174,7 @@ def check_some_valid(design: Design) -> None:
 
 
 def _simulate(
-    design: Design,
-    cells: Sequence[int],
-    workers: int | None,
-    ray: str | None,
-    finished: Callable[[SweepRow], None],
+    design: Design, cells: Sequence[int], workers: int | None, ray: str | None, finished: Callable[[SweepRow], None]
 ) -> None:
     """All cells, wherever they run; `finished` is told each when it is."""
     if ray is not None:

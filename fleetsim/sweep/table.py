@@ -9,25 +9,21 @@ import contextlib
 import csv
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fleetsim
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.files import new_file, reason
+from fleetsim.job.result import Watch
 from fleetsim.quantities import METRICS, RUN_METRICS
 from fleetsim.records import as_dict
-from fleetsim.sweep.cell import SweepRow
+from fleetsim.sweep.cell import Design, Journal, SweepRow
 from fleetsim.sweep.grid import Axis
 from fleetsim.sweep.remarks import engine_sources
 from fleetsim.sweep.run import SweepRows
 from fleetsim.tell.data import estimate, head
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fleetsim.job.result import Watch
-    from fleetsim.sweep.cell import Design, Journal
 
 FORMATS = (".parquet", ".csv")
 

@@ -7,7 +7,6 @@ yellow or red as well (`Tone`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
@@ -17,6 +16,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from fleetsim import units
+from fleetsim.estimates import Estimate
 from fleetsim.records import replace
 from fleetsim.tell.document import (
     Block,
@@ -33,9 +33,6 @@ from fleetsim.tell.document import (
 )
 from fleetsim.tell.facts import Cell, NextLines, Tone, Words
 from fleetsim.tell.next_lines import broken, is_command, parted
-
-if TYPE_CHECKING:
-    from fleetsim.estimates import Estimate
 
 # What a console draws.
 View = RenderableType

@@ -34,14 +34,7 @@ from fleetsim.sim.run import simulate
 from fleetsim.sim.stop import stopping
 from fleetsim.sim.window import window_of
 from fleetsim.trainer.estimate import estimate_of
-from fleetsim.validate.case import (
-    PRECISE,
-    REPLICATIONS,
-    Arm,
-    CaseFit,
-    PublishedCase,
-    length_law,
-)
+from fleetsim.validate.case import PRECISE, REPLICATIONS, Arm, CaseFit, PublishedCase, length_law
 
 _TRAINER = ("fixed_s", "per_token_s", "phases")
 # What a run shows and no configuration says.

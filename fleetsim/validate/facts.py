@@ -36,15 +36,7 @@ from fleetsim.validate.case import STATED
 from fleetsim.validate.groups import Row, groups_of, groups_table, held_share, summed
 from fleetsim.validate.pictures import arms, error_chart, figures_chart
 from fleetsim.validate.run import RangedArm
-from fleetsim.validate.verdict import (
-    BEYOND,
-    HELD,
-    CaseResult,
-    Summary,
-    gate_rows,
-    gates,
-    gates_written,
-)
+from fleetsim.validate.verdict import BEYOND, HELD, CaseResult, Summary, gate_rows, gates, gates_written
 
 # A sealed arm that is told within this of its first prediction is told the same.
 SAME_AS_FIRST = 0.01

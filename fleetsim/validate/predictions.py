@@ -202,8 +202,7 @@ def _section(file: OpenedFile) -> Section:
     seal = "its seal is right" if file.intact else "CHANGED since it was sealed"
     result = f" Results: {file.outcome.source}, {file.outcome.published}." if file.outcome else ""
     return Section(
-        f"{file.name}: {p.title}",
-        (f"Written on {p.written} by fleetsim {p.fleetsim}; {seal}.{result}", _table(file)),
+        f"{file.name}: {p.title}", (f"Written on {p.written} by fleetsim {p.fleetsim}; {seal}.{result}", _table(file))
     )
 
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct, field
 
 from fleetsim import units
+from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag
 from fleetsim.history.history import History, StepLog
@@ -25,17 +25,13 @@ from fleetsim.history.wandb import run_address
 from fleetsim.records import replace
 from fleetsim.replay.diagnose.checks.reading import FEW_STEPS
 from fleetsim.replay.diagnose.cures import Cure, cures_of
+from fleetsim.replay.diagnose.finding import Verdict
 from fleetsim.replay.diagnose.step_scene import WORTH
 from fleetsim.replay.facts import fault_lines
 from fleetsim.replay.observe.phases import plain
 from fleetsim.tell.document import NextLines
 from fleetsim.tell.next_lines import parted
-from fleetsim.watch.watch import kind_of, reason_of
-
-if TYPE_CHECKING:
-    from fleetsim.config.scenario import Scenario
-    from fleetsim.replay.diagnose.finding import Verdict
-    from fleetsim.watch.watch import WatchClock
+from fleetsim.watch.watch import WatchClock, kind_of, reason_of
 
 Stamp = tuple[object, int, object]
 """Which file it is, its size, and what else changes when it grows."""

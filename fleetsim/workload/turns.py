@@ -80,11 +80,7 @@ def _counts_at(law: TurnSpec, most: float, z: Floats) -> Ints:
 
 
 def trajectories(
-    w: WorkloadConfig,
-    streams: TurnStreams,
-    n: int,
-    common: Floats | None = None,
-    scale: float | Floats = 1.0,
+    w: WorkloadConfig, streams: TurnStreams, n: int, common: Floats | None = None, scale: float | Floats = 1.0
 ) -> Trajectories:
     """What the next n samples do. common, scale: as of `sample_lengths`, of each sample.
 

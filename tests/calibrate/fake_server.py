@@ -132,10 +132,7 @@ class FakeServer:
                 }
             )
         config = {
-            "scheduler_config": {
-                "max_num_seqs": s.max_num_seqs,
-                "max_num_batched_tokens": s.max_num_batched_tokens,
-            },
+            "scheduler_config": {"max_num_seqs": s.max_num_seqs, "max_num_batched_tokens": s.max_num_batched_tokens},
             "parallel_config": {"tensor_parallel_size": 1, "data_parallel_size": 1},
             "model_config": {"dtype": "torch.bfloat16", "enforce_eager": False},
             "compilation_config": {"cudagraph_mode": 2, "cudagraph_capture_sizes": [1, 2, 4, 8, 16]},

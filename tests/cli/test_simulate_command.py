@@ -51,13 +51,7 @@ def test_the_view_says_where_the_seconds_go(job: str) -> None:
     assert result.stdout.startswith("small: a step takes ")
     assert "fleet    2 instances (H100-SXM x 1), 8 trainer GPUs, 32 samples per step" in result.stdout
     text = " ".join(result.stdout.split())
-    for told in (
-        "What binds:",
-        "trainer idle",
-        "where the seconds go",
-        "queue depth",
-        "tokens generated per trained",
-    ):
+    for told in ("What binds:", "trainer idle", "where the seconds go", "queue depth", "tokens generated per trained"):
         assert told in text
     assert "invented for this test" in text
     assert all(len(line) <= 80 for line in result.stdout.splitlines())

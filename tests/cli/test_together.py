@@ -37,3 +37,8 @@ def test_another_error_is_raised_at_once() -> None:
     with pytest.raises(InputError, match="a: 1: b; c"):
         wrong.stop()
     Problems().stop()
+
+
+def test_a_scenario_file_where_none_goes_is_told_its_flag() -> None:
+    assert "behind --scenario" in CliRunner().invoke(app, ["size", "job.yaml"]).stderr
+    assert "--scenario" not in CliRunner().invoke(app, ["simulate", "a.yaml", "b.yaml"]).stderr

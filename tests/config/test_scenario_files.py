@@ -85,10 +85,7 @@ def test_files_of_another_kind_are_refused_briefly(tmp_path: Path, content: str)
     ("content", "said"),
     [
         ('{"fleetsim_version": "0.1.0", "command": "size", "scenario": {}}', "is the result of `fleetsim size`, not a"),
-        (
-            "groups: []\nrules_x: x\n",
-            "is not a scenario: none of its keys (groups, rules_x) belongs",
-        ),
+        ("groups: []\nrules_x: x\n", "is not a scenario: none of its keys (groups, rules_x) belongs"),
     ],
 )
 def test_another_document_is_one_problem(tmp_path: Path, content: str, said: str) -> None:

@@ -160,6 +160,7 @@ def test_wrong_values_are_named_with_rule_and_remedy(path: str, value: object, r
         ({"trainer": {"phases": [{"name": "ref"}, {"name": "ref"}]}}, "trainer.phases[1].name"),
         ({"buffer": {"capacity_samples": 7}}, "buffer.capacity_samples"),
         ({"trainer": {"minibatches": 500_000_000}}, "trainer.minibatches"),  # at once, not after so many divisions
+        ({"fleet": {"repack": {"every_s": 0.01}}}, "fleet.repack.every_s"),  # a million looks at the fleet
         ({"buffer": {"capacity_samples": 1, "on_full": "drop_oldest"}}, "buffer.capacity_samples"),
     ],
 )  # fmt: skip

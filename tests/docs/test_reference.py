@@ -20,11 +20,7 @@ READ = re.compile(r"(?<![\w.])(?:FLEETSIM|OPENAI)_[A-Z]+(?:_[A-Z]+)*(?!\w)")
 def test_every_exit_code_is_listed() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
     raised = {kind.exit_code for kind in kinds if hasattr(kind, "exit_code")}
-    raised |= {
-        errors.NOT_HELD,
-        errors.OUTSIDE_RANGE,
-        main.INTERRUPTED,
-    }
+    raised |= {errors.NOT_HELD, errors.OUTSIDE_RANGE, main.INTERRUPTED}
     assert {0, *raised} == set(errors.EXIT_CODES)
 
 

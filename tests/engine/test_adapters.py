@@ -29,12 +29,7 @@ def job(lora: dict[str, Any] | None, **engine: Any) -> Scenario:
 
 
 @pytest.mark.parametrize(
-    ("model", "params"),
-    [
-        (LLAMA, 39_976_960),
-        ("meta-llama/Llama-3.1-8B", 41_943_040),
-        ("Qwen/Qwen2.5-7B", 40_370_176),
-    ],
+    ("model", "params"), [(LLAMA, 39_976_960), ("meta-llama/Llama-3.1-8B", 41_943_040), ("Qwen/Qwen2.5-7B", 40_370_176)]
 )
 def test_rank_16_on_all_matrices_has_the_published_count(model: str, params: int) -> None:
     shape = model_shape(model)
@@ -102,10 +97,7 @@ def test_a_sync_sends_the_adapter_alone() -> None:
 
 @pytest.mark.parametrize(
     ("lora", "engine", "key"),
-    [
-        ({"rank": 1024, "max_loras": 1000}, {}, "engine.lora.max_loras"),
-        ({"rank": 8}, {"pp": 2}, "engine.pp"),
-    ],
+    [({"rank": 1024, "max_loras": 1000}, {}, "engine.lora.max_loras"), ({"rank": 8}, {"pp": 2}, "engine.pp")],
 )
 def test_what_cannot_be_is_told_under_its_key(lora: dict[str, Any], engine: dict[str, Any], key: str) -> None:
     scenario = job(lora, **engine)

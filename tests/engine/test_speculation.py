@@ -17,13 +17,7 @@ from fleetsim.config import default_scenario, load_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.speculation import CURVES, STANDS_IN, SpeculationConfig
 from fleetsim.engine import EngineLimits, LinearStepTime, run_requests
-from fleetsim.engine.acceptance import (
-    aged,
-    lengths_of_curve,
-    lengths_of_law,
-    lengths_of_shares,
-    share_of_length,
-)
+from fleetsim.engine.acceptance import aged, lengths_of_curve, lengths_of_law, lengths_of_shares, share_of_length
 from fleetsim.engine.kernel.tables import CMD_VERSION
 from fleetsim.engine.model.hf_config import shape_from_config
 from fleetsim.engine.model.mlps import Mixture

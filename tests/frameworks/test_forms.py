@@ -119,12 +119,7 @@ def test_what_a_script_does_not_say_is_told() -> None:
     settings = script(
         "source models.sh\npython t.py --n $(nproc) --path $HOME/models/Qwen3-4B --m ${COUNT} ${MODEL_ARGS[@]} --b 1"
     )
-    assert [note.split(":")[0] for note in settings.not_understood] == [
-        "--n = ...",
-        "--m = ...",
-        "line 1",
-        "line 2",
-    ]
+    assert [note.split(":")[0] for note in settings.not_understood] == ["--n = ...", "--m = ...", "line 1", "line 2"]
     assert "MODEL_ARGS" in settings.not_understood[-1]
     assert value(settings, "path") == "/models/Qwen3-4B"
     assert value(settings, "b") == 1

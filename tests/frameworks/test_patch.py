@@ -225,10 +225,7 @@ def test_bytes_before_the_text_and_line_ends_stay(folder: Path) -> None:
         ("--rollout.max_new_tokens 7168 --data.max_len 8192", "--rollout.max_new_tokens 14336 --data.max_len 15360"),
         ("--rollout.max_new_tokens 7168", "--rollout.max_new_tokens 14336 --data.max_len 14848"),
         ("--prompt_max_len 1024 --generate_max_len 7168", "--generate_max_len 14336"),
-        (
-            "--prompt_max_len 512 --generate_max_len 7168 --max_len 9000",
-            "--generate_max_len 14336 --max_len 14848",
-        ),
+        ("--prompt_max_len 512 --generate_max_len 7168 --max_len 9000", "--generate_max_len 14336 --max_len 14848"),
     ],
 )
 def test_longer_answers_of_openrlhf_have_room_beside_the_prompt(tmp_path: Path, written: str, words: str) -> None:

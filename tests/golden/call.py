@@ -29,12 +29,7 @@ class Call:
 
 
 def say(
-    name: str,
-    words: str,
-    *needs: str,
-    columns: int = 80,
-    variables: tuple[tuple[str, str], ...] = (),
-    served: str = "",
+    name: str, words: str, *needs: str, columns: int = 80, variables: tuple[tuple[str, str], ...] = (), served: str = ""
 ) -> Call:
     """A command line, its words as a shell reads them."""
     return Call(name, tuple(shlex.split(words)), columns=columns, needs=needs, variables=variables, served=served)

@@ -146,11 +146,7 @@ INPUTS: Mapping[str, str | bytes | Path | Call] = {
     "b.om": say(
         "b", f"simulate tiny.yaml --steps 60 --set fleet.instances=3 --openmetrics b.om {_OPENMETRICS}", "tiny.yaml"
     ),
-    "capped.om": say(
-        "capped",
-        f"simulate capped.yaml --openmetrics capped.om {_OPENMETRICS}",
-        "capped.yaml",
-    ),
+    "capped.om": say("capped", f"simulate capped.yaml --openmetrics capped.om {_OPENMETRICS}", "capped.yaml"),
     "lost.om": say(
         "lost",
         f"simulate async-one-step --steps 70 --replications 1 --openmetrics lost.om {_OPENMETRICS}"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.history.faults import bounded
-from fleetsim.history.history import Buckets, History, InstanceId
+from fleetsim.history.history import Buckets, History, InstanceId, StepLog
 from fleetsim.records import replace
 
 odd = st.sampled_from([math.inf, -math.inf, -1.0, -(2.0**63), 1e300, 2.0**70])
@@ -38,6 +38,15 @@ def history(running: float = 4.0, tokens: float = 10.0, le: tuple[float, ...] = 
 def test_what_can_be_is_left_alone() -> None:
     given = history()
     assert bounded(given) is given
+
+
+def test_a_log_s_step_of_a_thousand_years_is_missing_and_its_clock_is_not() -> None:
+    steps = StepLog("plain", {"time_s": np.array([1.8e9, 1.8e9]), "step_s": np.array([5.0, 1.06e11])})
+    found = bounded(replace(history(), steps=steps)).steps
+    assert found is not None
+    assert found.columns["time_s"].tolist() == [1.8e9, 1.8e9]
+    assert found.columns["step_s"][0] == 5.0
+    assert np.isnan(found.columns["step_s"][1])
 
 
 @given(odd, odd)

@@ -19,16 +19,7 @@ from msgspec.json import Decoder
 
 from fleetsim.errors import InputError, OutsideError
 from fleetsim.history import prometheus as module
-from fleetsim.history.access import (
-    PASSWORD,
-    TOKEN,
-    USER,
-    Access,
-    PrometheusError,
-    Refusal,
-    access_from,
-    address_of,
-)
+from fleetsim.history.access import PASSWORD, TOKEN, USER, Access, PrometheusError, Refusal, access_from, address_of
 from fleetsim.history.history import SeriesData
 from fleetsim.history.prometheus import Prometheus, place
 from fleetsim.history.session import Session

@@ -14,9 +14,7 @@ START = 1_795_000_003.0
 
 
 @given(
-    st.lists(st.integers(0, 14_999), min_size=1, max_size=20),
-    st.sampled_from([5.0, 15.0, 60.0]),
-    st.integers(0, 59),
+    st.lists(st.integers(0, 14_999), min_size=1, max_size=20), st.sampled_from([5.0, 15.0, 60.0]), st.integers(0, 59)
 )
 def test_each_interval_holds_one_scrape_of_each_target(phases_ms: list[int], interval_s: float, late_s: int) -> None:
     start = START + late_s

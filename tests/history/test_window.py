@@ -119,6 +119,10 @@ def test_a_slice_holds_both_ends_and_only_the_instances_that_were_there() -> Non
     assert part.notes == history().notes
 
 
+def test_a_time_after_the_calendar_s_end_is_counted_in_seconds() -> None:
+    assert shown(4.134e12) == "4134000000000 s"
+
+
 def test_the_whole_window_is_the_history() -> None:
     whole = window(history(), 0, 1e12)
     assert len(whole.instances) == 2

@@ -223,12 +223,7 @@ def judge(**changes: object) -> Setting:
 # Servers of several models, or of several data-parallel ranks, told apart by the labels model_name, engine and dp_rank.
 SERVERS = [
     Case(base("healthy, two models on each server"), frozenset(), (judge(),), POLICY),
-    Case(
-        base("undersized, two models on each server", **SHORT_OF),
-        frozenset({"rollout"}),
-        (judge(),),
-        POLICY,
-    ),
+    Case(base("undersized, two models on each server", **SHORT_OF), frozenset({"rollout"}), (judge(),), POLICY),
     Case(
         base("healthy, the other model straggles", instances=4),
         frozenset(),

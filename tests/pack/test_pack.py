@@ -261,8 +261,7 @@ def test_who_is_protected_keeps_its_step_or_nothing_is_advised() -> None:
 
 
 @pytest.mark.parametrize(
-    ("jobs", "gpus", "says"),
-    [(1, 16, "two jobs at least"), (5, 16, "4 at most"), (2, 0, "between 1 and"), (2, 1, "1")],
+    ("jobs", "gpus", "says"), [(1, 16, "two jobs at least"), (5, 16, "4 at most"), (2, 0, "between 1 and"), (2, 1, "1")]
 )
 def test_what_cannot_be_shared_is_refused(jobs: int, gpus: int, says: str) -> None:
     job = fs.load(batch=64, len=400, trainer_step_s=10, trainer_gpus=1)

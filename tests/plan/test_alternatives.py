@@ -498,3 +498,10 @@ def test_a_paired_ratio_of_equal_factors_is_that_factor(runs: list[tuple[float, 
 def test_zero_on_both_sides_is_no_change() -> None:
     assert ratio_of([{"x": 0.0}], [{"x": 0.0}], "x").mean == 1.0
     assert ratio_of([{"x": 1.0}], [{"x": 0.0}], "x").mean == float("inf")
+
+
+def test_more_than_a_scenario_may_hold_is_no_lever() -> None:
+    scenario = with_changes(fs.load("async-one-step").scenario, {"fleet.max_in_flight_samples": 10**9})
+    found = [lever.name for lever in levers_of(scenario, scenario, "one more")]
+    assert CAP not in found
+    assert {ONE_MORE, CADENCE} <= set(found)

@@ -13,13 +13,7 @@ from fleetsim.config.law_numbers import steps_per_version
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.job.trainer_scaling import least_trainer_gpus
-from fleetsim.search.arrangements import (
-    Rules,
-    colocated_async,
-    colocated_sync,
-    split,
-    split_counts,
-)
+from fleetsim.search.arrangements import Rules, colocated_async, colocated_sync, split, split_counts
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 

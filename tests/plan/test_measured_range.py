@@ -11,13 +11,7 @@ import pytest
 
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.config.engine_profile import Ranges
-from fleetsim.job.engine_source import (
-    held_over_time,
-    outside_as_planned,
-    outside_as_run,
-    peak_kv_tokens,
-    samples_held,
-)
+from fleetsim.job.engine_source import held_over_time, outside_as_planned, outside_as_run, peak_kv_tokens, samples_held
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.run import simulate
 from tests import profiles

@@ -89,10 +89,7 @@ def test_a_plan_counts_fp8_weights_and_says_so(tmp_path: Path) -> None:
     file = config(tmp_path, quantization_config={"quant_method": "fp8"})
     own, wide = fs.load(model=file), fs.load(None, {"engine.dtype": "bfloat16"}, model=file)
     line = next(a for a in assumptions_of(own.scenario, own.given) if a.path == "engine.dtype")
-    assert (line.text, line.flag) == (
-        "fp8 weights, as the checkpoint has them",
-        "--dtype",
-    )
+    assert (line.text, line.flag) == ("fp8 weights, as the checkpoint has them", "--dtype")
     assert not [a for a in assumptions_of(wide.scenario, wide.given) if a.path == "engine.dtype"]
     sent = [transfer_of(j.with_({"sync.transport": "rdma_p2p"}).scenario) for j in (own, wide)]
     assert sent[0].element_bytes == 1

@@ -51,11 +51,7 @@ def worlds(job: Scenario, given: frozenset[str], draws: int) -> Iterator[tuple[M
 
 @pytest.mark.parts
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"tp": 1},
-        {"gpu": "H200", "len": 2500, "max_len": 8192, "trainer_step_s": 12.0, "sync_pause_s": 2.0},
-    ],
+    "options", [{"tp": 1}, {"gpu": "H200", "len": 2500, "max_len": 8192, "trainer_step_s": 12.0, "sync_pause_s": 2.0}]
 )
 def test_the_ranges_of_a_run_hold_what_draws_give(options: dict[str, Any]) -> None:
     job = fs.load(None, {"fleet.instances": 4}, **{**JOB, **options})

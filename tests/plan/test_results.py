@@ -7,6 +7,7 @@ import json
 from functools import cache
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -84,6 +85,14 @@ def test_a_damaged_result_is_read_or_refused(data: st.DataObject) -> None:
     assert headline_of(found) == found.headline
     dumps(compare_document(found))
     draw(told(found))
+
+
+def test_numbers_whose_squares_are_none_are_refused() -> None:
+    other = copy.deepcopy(document())
+    for run in other["values"]:
+        run["step_s"] = 1e305
+    with pytest.raises(InputError, match="no complete result"):
+        result_of(other, "b.json", "B")
 
 
 def test_inputs_that_this_version_cannot_read_are_shown_as_written() -> None:

@@ -175,9 +175,7 @@ def test_a_count_that_was_chosen_is_not_assumed() -> None:
 @settings(max_examples=25, deadline=None)
 @example(set(), {(11, 1)}, 0.0)
 @given(
-    st.sets(st.integers(1, 30)),
-    st.sets(st.tuples(st.integers(1, 30), st.integers(0, 2))),
-    st.sampled_from([0.0, 30.0]),
+    st.sets(st.integers(1, 30)), st.sets(st.tuples(st.integers(1, 30), st.integers(0, 2))), st.sampled_from([0.0, 30.0])
 )
 def test_a_count_that_gets_stuck_is_left_out(always: set[int], sometimes: set[tuple[int, int]], floor_s: float) -> None:
     """Whatever counts get stuck, in whichever replication: another one is the answer, and the reason is told."""

@@ -17,11 +17,7 @@ from tests.plan.fakes import metrics
 # The runbook's job: 512 x 1,536 tokens in 20 s are 39,321.6 tok/s, which is 9.83 instances of 4,000 tok/s.
 RUNBOOK: dict[str, Any] = {"batch": 512, "len": 1536, "instance_tok_s": 4000, "trainer_step_s": 20}
 UNSYNCED = {"sync.pause_s": 0.0, "sync.publish_s": 0.0, "sync.trainer_block_s": 0.0, "run.replications": 2}
-BACKLOG = {
-    "admission.law": "unbounded",
-    "buffer.batch_rule": "fifo",
-    "fleet.max_in_flight_samples_per_instance": 16,
-}
+BACKLOG = {"admission.law": "unbounded", "buffer.batch_rule": "fifo", "fleet.max_in_flight_samples_per_instance": 16}
 
 
 def supply_of(instances: int, **changes: Any) -> str | None:

@@ -22,10 +22,7 @@ from fleetsim.search.shares import Candidate
 def space_of(gpus: int, changes: Mapping[str, Any] | None = None, **options: Any) -> Space:
     """The space of a job on at most so many GPUs."""
     job = fs.load(None, changes or {}, **options)
-    asked = ChoiceInputs(
-        divided(job.scenario, job.given),
-        job.given,
-    )
+    asked = ChoiceInputs(divided(job.scenario, job.given), job.given)
     return Space(asked, Budget(gpus))
 
 

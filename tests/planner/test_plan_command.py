@@ -166,10 +166,7 @@ def test_a_condition_on_the_plan_trips() -> None:
         (("--gpus", "4", "--allow", "fp9,staleness<=x"), ("fp9", "did you mean", "staleness<=x", "is no permission")),
         (("--gpus", "1", "--model", "Qwen/Qwen2.5-72B"), ("--gpus 1", "holds no plan")),
         (("--gpus", "2", "--model", "Qwen/Qwen3-8B"), ("--gpus 2", "holds no plan")),
-        (
-            ("--max-price-per-hour", "3"),
-            ("--max-price-per-hour 3.0", "an engine 1, $3.64 for a GPU-hour"),
-        ),
+        (("--max-price-per-hour", "3"), ("--max-price-per-hour 3.0", "an engine 1, $3.64 for a GPU-hour")),
         (
             ("--gpus", "8", "--max-staleness", "0", "--set", "fleet.placement=disaggregated"),
             ("fleet.placement", "on shared GPUs alone", "--allow staleness<=1"),

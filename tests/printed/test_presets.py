@@ -23,9 +23,7 @@ _SMALL = ("--batch", "32", "--len", "100", "--replications", "1")
 _PLANNED = ("--gpus", "2", "--model", "Qwen/Qwen2.5-1.5B")
 _ASKED = {"size": (), "simulate": (), "split": ("--gpus", "8"), "plan": _PLANNED}
 # slime keeps 512 groups an engine in flight: a thirtieth of them says the same in a fiftieth of the time.
-_FEWER = {
-    "slime-fully-async": ("--set", "admission.pool_samples=1024", "--set", "buffer.capacity_samples=1024"),
-}
+_FEWER = {"slime-fully-async": ("--set", "admission.pool_samples=1024", "--set", "buffer.capacity_samples=1024")}
 # Beside a trainer and an engine of one GPU each their judges need two.
 _JUDGED = dict.fromkeys(("my async-judge.yaml", "my distillation.yaml"), ("--gpus", "4"))
 # What a reader puts in the place of such a word.

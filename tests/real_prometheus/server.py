@@ -48,11 +48,7 @@ class Server:
             "global": {"scrape_interval": scrape_interval, "scrape_timeout": "1s", "evaluation_interval": "1s"},
             "rule_files": [str(path) for path in rules],
             "scrape_configs": [
-                {
-                    "job_name": job,
-                    "honor_labels": honor_labels,
-                    "static_configs": [{"targets": list(hosts)}],
-                }
+                {"job_name": job, "honor_labels": honor_labels, "static_configs": [{"targets": list(hosts)}]}
                 for job, hosts in (targets or {}).items()
             ],
         }

@@ -65,10 +65,7 @@ def first(look: Callable[[], Found], good: Callable[[Found], bool], log: Path) -
 def test_a_watch_through_an_outage(fleet: Backfilled, tmp_path: Path) -> None:
     log = tmp_path / "log"
     flags = ["--listen", ":0", "--every", "1s", "--stale-after", f"{STALE_S:g}s", "--up-after", "2"]
-    with (
-        log.open("wb") as out,
-        subprocess.Popen(command(fleet.server.url, *flags), stdout=out, stderr=out) as process,
-    ):
+    with log.open("wb") as out, subprocess.Popen(command(fleet.server.url, *flags), stdout=out, stderr=out) as process:
         try:
             exporting = re.compile(r"http://127\.0\.0\.1:(\d+)/metrics")
             port = int(exporting.findall(first(log.read_text, lambda text: bool(exporting.search(text)), log))[0])

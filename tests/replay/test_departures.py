@@ -110,16 +110,7 @@ def test_a_remedy_that_gives_nothing_by_simulation_has_no_price_and_is_not_advis
     slow = window(**{**STARVED, "fleet.idle_share": 0.4})
     base, given = scenario()
     helps, useless = (
-        finding(
-            diagnose(
-                slow,
-                base,
-                given=given,
-                gains=Gains({"rollout": 0.0}, was=8),
-                tried=ahead,
-            ),
-            "rollout",
-        )
+        finding(diagnose(slow, base, given=given, gains=Gains({"rollout": 0.0}, was=8), tried=ahead), "rollout")
         for ahead in ({"rollout": 0.2}, {"rollout": 0.0})
     )
     assert helps.step_share == 0.2
@@ -133,16 +124,7 @@ def test_a_simulated_price_is_no_upper_bound() -> None:
     slow = window(**{**STARVED, "fleet.idle_share": 0.4})
     base, given = scenario()
     rule, simulated = (
-        finding(
-            diagnose(
-                slow,
-                base,
-                given=given,
-                gains=Gains({"rollout": 0.0}, was=8),
-                tried=ahead,
-            ),
-            "rollout",
-        )
+        finding(diagnose(slow, base, given=given, gains=Gains({"rollout": 0.0}, was=8), tried=ahead), "rollout")
         for ahead in ({}, {"rollout": 0.2})
     )
     assert (size_words(rule) or "").startswith("up to ")

@@ -230,11 +230,7 @@ def test_slow_instances_keep_their_pace() -> None:
 
 def test_a_window_without_trainer_or_queue() -> None:
     history, observed = window_of("async-one-step")
-    quiet = replace(
-        observed,
-        trainer=type(observed.trainer)(*(None,) * 9),
-        queue=type(observed.queue)(*(None,) * 8),
-    )
+    quiet = replace(observed, trainer=type(observed.trainer)(*(None,) * 9), queue=type(observed.queue)(*(None,) * 8))
     found = implied(quiet, history)
     assert found.scenario.admission.law == "fixed_pool"
     assert observed.fleet is not None

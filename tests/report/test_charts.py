@@ -15,16 +15,7 @@ from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.tell.charts.axes import ChartAxis as Axis
 from fleetsim.tell.charts.axes import Clock, from_zero, ratio_axis
-from fleetsim.tell.charts.bounded import (
-    MOST_BARS,
-    MOST_POINTS,
-    MOST_ROWS,
-    PARTS,
-    clipped,
-    merged,
-    spread,
-    thinned,
-)
+from fleetsim.tell.charts.bounded import MOST_BARS, MOST_POINTS, MOST_ROWS, PARTS, clipped, merged, spread, thinned
 from fleetsim.tell.charts.chart import Chart, Mark, Panel, Plot, RowMark, Rows, Span, Spans, look
 from fleetsim.tell.charts.chart import ChartRow as Row
 from fleetsim.tell.charts.chart import ChartSeries as Series

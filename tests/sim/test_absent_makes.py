@@ -56,10 +56,7 @@ def test_a_make_of_no_instances_is_as_if_it_were_not_there(counts: list[int], or
         if "price_usd_per_gpu_h" in made:
             what = "spot" if on_spot else "instance"
             by_hand[f"cost.{what}_price_usd_per_gpu_h"] = made["price_usd_per_gpu_h"]
-    asked, wanted = (
-        _job({**own, "fleet.instances": first, "fleet.pools": pools}),
-        _job(by_hand),
-    )
+    asked, wanted = (_job({**own, "fleet.instances": first, "fleet.pools": pools}), _job(by_hand))
     assert with_changes(asked, {"fleet.first": None}) == wanted
     a, b = simulate(asked), simulate(wanted)
     for table in TABLES:

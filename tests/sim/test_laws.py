@@ -71,14 +71,7 @@ def step_s(records: Records) -> float:
         # client caps: two in flight make two samples per 10 s
         ({"admission__law": "unbounded", "fleet__max_in_flight_samples": 2}, 20.0),
         ({"admission__law": "unbounded", "fleet__max_in_flight_samples_per_instance": 2}, 20.0),
-        (
-            {
-                "admission__law": "unbounded",
-                "fleet__max_in_flight_samples_per_instance": 2,
-                "fleet__instances": 2,
-            },
-            10.0,
-        ),
+        ({"admission__law": "unbounded", "fleet__max_in_flight_samples_per_instance": 2, "fleet__instances": 2}, 10.0),
         # sync: the pause stops generation (10 + 3), the block stops the trainer (4 + 3), the barrier waits for both
         ({"admission__law": "batches_ahead", "sync__pause_s": 3.0}, 13.0),
         ({"admission__law": "batches_ahead", "sync__trainer_block_s": 3.0}, 10.0),
@@ -272,10 +265,7 @@ def test_filtered_groups_are_refilled() -> None:
 
 def test_failures_lose_work_and_account_for_downtime() -> None:
     records = run(
-        fleet__instances=4,
-        fleet__failures={"mtbf_s": 60.0, "restart_s": 20.0},
-        admission__law="barrier",
-        run__steps=60,
+        fleet__instances=4, fleet__failures={"mtbf_s": 60.0, "restart_s": 20.0}, admission__law="barrier", run__steps=60
     )
     m = metrics_of(records)
     assert len(records.failures) > 5
@@ -339,10 +329,7 @@ def test_shared_system_prompt_is_computed_once_per_version() -> None:
 STUCK = [
     ({"buffer__capacity_samples": 3}, "buffer.capacity_samples"),
     ({"buffer__capacity_samples": 3, "buffer__on_full": "drop_oldest"}, "buffer.capacity_samples"),
-    (
-        {"workload__filter": {"zero_variance_share": 0.9, "retry_limit": 0}},
-        "workload.filter.zero_variance_share",
-    ),
+    ({"workload__filter": {"zero_variance_share": 0.9, "retry_limit": 0}}, "workload.filter.zero_variance_share"),
     ({"workload__filter": {"zero_variance_share": 0.9999}}, "workload.filter.zero_variance_share"),
 ]
 

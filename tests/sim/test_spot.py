@@ -216,7 +216,7 @@ def test_a_run_lasts_for_several_reclaims_of_its_trace(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "time_s,count\n0,1\n", f"{_HEAD}0,x\n", f"{_HEAD}0,2\n0,1\n", f"{_HEAD}5,2\n9,2\n", f"{_HEAD}0,nan\n9,2\n",
-     f"{_HEAD}0,0\n9,0\n", '{"data": [1]}', '{"metadata": 3}'],
+     f"{_HEAD}0,0\n9,0\n", f"{_HEAD}0,1\n0.5,2\n1,1\n", '{"data": [1]}', '{"metadata": 3}'],
 )  # fmt: skip
 def test_what_is_no_trace_is_refused_with_a_remedy(tmp_path: Path, text: str) -> None:
     with pytest.raises(InputError) as error:

@@ -150,12 +150,7 @@ def test_failed_calls_are_made_again_and_then_lost() -> None:
 
 def test_rewards_in_the_sandboxes_of_the_tools() -> None:
     """One worker for a tool call of 4 s and a score of 3 s: kept for the episode, it scores from 6 to 9, and so on."""
-    run = one_batch(
-        [2, 2],
-        TWO_TURNS,
-        tools={"workers": 1, "fresh_per": "episode"},
-        reward={"at": "tools"},
-    )
+    run = one_batch([2, 2], TWO_TURNS, tools={"workers": 1, "fresh_per": "episode"}, reward={"at": "tools"})
     assert whole(run.samples["finish_s"]) == (6, 11)
     slow = with_changes(run.scenario, {"workload.reward.latency_s": 3.0})
     again = simulate(slow, engine=(LinearStepTime(0.01), EngineLimits(64, 65_536, 1 << 30)))

@@ -90,11 +90,7 @@ def test_scope_by_hand(policy: str, scope: str) -> None:
 def test_shared_gpus_have_nothing_in_flight_at_the_sync(policy: str) -> None:
     """2 batch, all have ended: the trainer takes the GPUs | 6 trained | 7 published, the engines go on | 9 batch."""
     records = play(
-        (2,),
-        fleet__placement="colocated",
-        admission__law="batches_ahead",
-        sync__in_flight=policy,
-        sync__publish_s=1.0,
+        (2,), fleet__placement="colocated", admission__law="batches_ahead", sync__in_flight=policy, sync__publish_s=1.0
     )
     assert batches(records) == (2, 9, 16, 23)
 

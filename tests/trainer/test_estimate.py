@@ -131,8 +131,7 @@ def test_the_command_says_the_same_as_python() -> None:
 
 
 @pytest.mark.parametrize(
-    ("responses", "pulls", "joined_s", "pull_s"),
-    [(8192, 4, 3.96, 1.01), (8192, 4, 3.64, 1.43), (6144, 4, 2.30, 0.76)],
+    ("responses", "pulls", "joined_s", "pull_s"), [(8192, 4, 3.96, 1.01), (8192, 4, 3.64, 1.43), (6144, 4, 2.30, 0.76)]
 )
 def test_a_batch_is_fetched_as_slowly_as_logs_say(responses: int, pulls: int, joined_s: float, pull_s: float) -> None:
     """aishukamal/rl-time-slicing, verl-benchmarks: gen less total_wait_time of a step, and the wait of a pull whose

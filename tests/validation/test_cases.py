@@ -11,15 +11,7 @@ import pytest
 from fleetsim.config import data_files, load_scenario
 from fleetsim.errors import InputError
 from fleetsim.validate.arms import scenario_of
-from fleetsim.validate.case import (
-    LENGTH_SIGMA,
-    PublishedCase,
-    case_files,
-    length_law,
-    load_case,
-    load_cases,
-    shipped,
-)
+from fleetsim.validate.case import LENGTH_SIGMA, PublishedCase, case_files, length_law, load_case, load_cases, shipped
 from fleetsim.validate.ledger import hash_of
 from fleetsim.workload.lengths import limited_mean
 

@@ -55,8 +55,7 @@ def test_a_trillion_weights_are_synced_in_about_a_minute() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fitted_on", "predicted"),
-    [("NeMo-RL nixl", "checkpoint-engine"), ("checkpoint-engine", "NeMo-RL nixl")],
+    ("fitted_on", "predicted"), [("NeMo-RL nixl", "checkpoint-engine"), ("checkpoint-engine", "NeMo-RL nixl")]
 )
 def test_seconds_per_tensor_carry_from_one_source_to_another(fitted_on: str, predicted: str) -> None:
     value = fit("tensor_s", [row for row in TABLE if row.source == fitted_on])

@@ -95,11 +95,7 @@ def _medians(values: Array, cell: NDArray[np.int64]) -> Array:
 
 
 def _robust(
-    error: Array,
-    cell: NDArray[np.int64],
-    many: NDArray[np.bool_],
-    prompt: NDArray[np.bool_],
-    keep: NDArray[np.bool_],
+    error: Array, cell: NDArray[np.int64], many: NDArray[np.bool_], prompt: NDArray[np.bool_], keep: NDArray[np.bool_]
 ) -> Array:
     """Row weights: 0 for what is far off, Huber's for what is off."""
     row = keep.astype(np.float64)

@@ -83,11 +83,7 @@ def record(scenario: Scenario, plain: Records, steps: StepChoice) -> Records:
     looks = min(MOST_LOOKS, max(LEAST_LOOKS, MOST_LOOKED // n))
     every = max((end - start) / looks, 1e-6)
     return simulate(
-        scenario,
-        replication=plain.replication,
-        activity=True,
-        scrape_every_s=every,
-        scrape_between_s=(start, end),
+        scenario, replication=plain.replication, activity=True, scrape_every_s=every, scrape_between_s=(start, end)
     )
 
 
