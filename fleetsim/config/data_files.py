@@ -107,12 +107,13 @@ def is_preset(argument: object) -> bool:
 
 
 def find_preset(name: str) -> Path:
-    """The file of a preset: its name in any case, with underscores for hyphens, or the only one that begins so.
+    """The file of a preset: its name in any case, with or without its folder, with underscores for hyphens, or the only
+    one that begins so.
 
     Raises InputError for a name that means none, or several.
     """
     known = presets()
-    wanted = name.strip().lower().replace("_", "-").replace(" ", "-")
+    wanted = name.strip().lower().replace("_", "-").replace(" ", "-").removeprefix(f"{PRESETS}/")
     if wanted in known:
         return known[wanted]
     begun = [n for n in known if wanted and n.startswith(wanted)]

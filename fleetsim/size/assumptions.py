@@ -111,8 +111,7 @@ def fleet_warnings(
     if preempted > 0.01 * scenario.trainer.batch_samples:
         found.append(
             f"{units.count(round(preempted, 1))} preemptions per step: the KV cache is too small for this many long "
-            f"samples; cap them with --set fleet.max_in_flight_samples_per_instance={samples_held(scenario)}, or use a "
-            "larger --tp"
+            f"samples{_held(with_instances(scenario, chosen.instances), measure)}"
         )
     at_cap = share_at_cap(response_law(scenario.workload))
     if at_cap > _MUCH_AT_CAP:
@@ -131,15 +130,32 @@ def _dropping(here: Scenario, budget_steps: float, measure: Measure) -> str:
         "admission.age_action": "drop_on_dequeue",
         "admission.max_age": math.floor(budget_steps / steps_per_version(here)),
     }
-    try:
-        now, then = (trial_of(here.fleet.instances, [measure(s, 0)]) for s in (here, with_changes(here, drop)))
-    except (StuckError, InputError):
+    if (found := _beside(here, drop, measure)) is None:
         return ""
+    then, longer = found
     lost, tail = (units.share(then.mean(f"samples_lost.{of}")) for of in ("all", "longest_tenth"))
-    longer = then.mean("step_s") / now.mean("step_s") - 1.0
     told = " ".join(setting(path, value) for path, value in drop.items())
-    step = f"makes a step {units.share(longer, 0)} longer" if longer > _LONGER else "makes a step hardly longer"
-    return f", or drop old samples with {told}, which loses {lost} of all, {tail} of the longest tenth, and {step}"
+    return f", or drop old samples with {told}, which loses {lost} of all, {tail} of the longest tenth, and {longer}"
+
+
+def _held(here: Scenario, measure: Measure) -> str:
+    """What a cap does that leaves instances no more samples than their KV cache holds; nothing where there is none."""
+    cap = {"fleet.max_in_flight_samples_per_instance": samples_held(here)}
+    if not all(cap.values()) or (found := _beside(here, cap, measure)) is None:
+        return ""
+    return f"; a cap on them ({setting(*next(iter(cap.items())))}) {found[1]}"
+
+
+def _beside(here: Scenario, changes: Mapping[str, Any], measure: Measure) -> tuple[Trial, str] | None:
+    """A job with some changes, and what they do to its step, in words; None where it would get stuck."""
+    try:
+        now, then = (trial_of(here.fleet.instances, [measure(s, 0)]) for s in (here, with_changes(here, changes)))
+    except (StuckError, InputError):
+        return None
+    change = then.mean("step_s") / now.mean("step_s") - 1.0
+    if abs(change) <= _LONGER:
+        return then, f"makes a step hardly {'longer' if change > 0 else 'shorter'}"
+    return then, f"makes a step {units.share(abs(change), 0)} {'longer' if change > 0 else 'shorter'}"
 
 
 def stuck_warnings(stuck: Mapping[int, StuckError]) -> tuple[str, ...]:

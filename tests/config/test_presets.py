@@ -10,7 +10,7 @@ import pytest
 
 import fleetsim as fs
 from fleetsim.config import Scenario, data_files, dump_scenario, load_scenario, scenario_from_mapping
-from fleetsim.config.data_files import find_preset, presets
+from fleetsim.config.data_files import find_preset, presets, shipped_scenarios
 from fleetsim.config.scenario import age_bound
 from fleetsim.config.tree import given_paths
 from fleetsim.config.yaml_text import from_yaml
@@ -53,6 +53,13 @@ SYSTEMS = {
 def test_every_system_and_mode_has_one() -> None:
     expected = {f"{system}-{mode}".rstrip("-") for system, modes in SYSTEMS.items() for mode in modes}
     assert set(NAMES) == expected
+
+
+def test_a_preset_goes_by_the_name_that_lists_give_it() -> None:
+    """`scenario ls --json` and `fs.scenarios()` name the folder as well."""
+    assert {f"presets/{name}": find_preset(f"presets/{name}") for name in presets()} == {
+        name: path for name, path in shipped_scenarios().items() if name.startswith("presets/")
+    }
 
 
 @pytest.mark.parametrize("name", NAMES)

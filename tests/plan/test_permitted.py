@@ -221,3 +221,17 @@ def test_what_dropping_old_samples_loses_stands_beside_the_advice_to_do_so_and_c
     assert then["samples_lost.all"] == pytest.approx(lost / 100, abs=0.02)
     assert then["samples_lost.longest_tenth"] == pytest.approx(of_longest / 100, abs=0.05)
     assert then["step_s"] / now["step_s"] - 1 == pytest.approx(longer / 100, abs=0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blocks", [2500, 6000])
+def test_what_a_cap_against_preemptions_does_stands_beside_it_and_comes_true(blocks: int) -> None:
+    job = fs.load(None, batch=128, len=1536, replications=2).with_({"engine.kv_blocks": blocks})
+    found = job.size()
+    (told,) = (text for text in found.warnings if "preemptions per step" in text)
+    cap, percent, way = re.search(r"per_instance=(\d+)\) makes a step ([\d.]+) % (longer|shorter)", told).groups()  # type: ignore[union-attr]
+    capped = {"fleet.max_in_flight_samples_per_instance": int(cap)}
+    now, then = (found.job.with_(changes).simulate().mean for changes in ({}, capped))
+    assert then["preemptions"] < 0.1 * now["preemptions"]
+    change = float(percent) / 100 * (1 if way == "longer" else -1)
+    assert then["step_s"] / now["step_s"] - 1 == pytest.approx(change, abs=0.02)
