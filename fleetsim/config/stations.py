@@ -68,8 +68,7 @@ class StationConfig(ConfigSection):
         default=1, description="times that a call is made until one succeeds"
     )
     lost: LostName = Field(
-        default="dropped",
-        description=f"what becomes of a rollout whose last try was in vain; {_LOST}",
+        default="dropped", description=f"what becomes of a rollout whose last try was in vain; {_LOST}"
     )
     worker_price_usd_per_h: Price = Field(
         default=0.0,

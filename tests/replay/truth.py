@@ -357,15 +357,7 @@ JOBS = (
         "admission.",
     ),
     Job("trl-async-grpo", "presets/trl-async-grpo", {}, "sync", "trainer", NO_SYNC, "sync.", replications=6),
-    Job(
-        "areal",
-        "presets/areal",
-        {},
-        "in_flight_cap",
-        "trainer",
-        NO_CAP,
-        "in_flight",
-    ),
+    Job("areal", "presets/areal", {}, "in_flight_cap", "trainer", NO_CAP, "in_flight"),
     Job("prime-rl", "presets/prime-rl", {}, "sync", "neither", NO_SYNC, "sync."),
     Job("open-instruct", "presets/open-instruct", {}, "sync", "rollout", NO_SYNC, "sync."),
     Job(
