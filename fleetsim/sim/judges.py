@@ -134,15 +134,14 @@ class JudgeFleet:
 
     def _read(self, first: int, of_groups: bool) -> NDArray[np.int64]:
         """Tokens of the samples from `first` on, or of the groups, as they are when nothing cuts them."""
-        samples = self._home.samples[: self._home.get("n_samples")]
+        groups = self._home.groups[first : self._home.n_groups]
+        begin = int(groups["first"].min()) if of_groups else first  # what was drawn before is not looked at again
+        samples = self._home.samples[begin : self._home.get("n_samples")]
         made = samples["target"] + self._home.heard(samples)
         if not of_groups:
-            return np.asarray(samples["prompt"][first:] + made[first:])
-        groups = self._home.groups[first : self._home.n_groups]
-        before = np.concatenate([[0], np.cumsum(made)])
-        return np.asarray(
-            samples["prompt"][groups["first"]] + before[groups["first"] + groups["size"]] - before[groups["first"]]
-        )
+            return np.asarray(samples["prompt"] + made)
+        before, at = np.concatenate([[0], np.cumsum(made)]), groups["first"] - begin
+        return np.asarray(samples["prompt"][at] + before[at + groups["size"]] - before[at])
 
     def _check_fit(self, samples: NDArray[np.void], read: NDArray[np.int64]) -> None:
         tokens = np.repeat((self.judge.reads_share * read).astype(np.int64), self.judge.votes)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import fleetsim as fs
-from fleetsim.config.load import with_changes
+from fleetsim.config.load import default_scenario, with_changes
 from fleetsim.errors import InputError, StuckError
 from fleetsim.job.looks import looked
 from fleetsim.job.trials import simulated, with_instances
@@ -169,3 +171,21 @@ def test_workers_that_score_bound_a_step() -> None:
     assert float(simulated(long, 0)["step_s"]) >= 320.0 * 0.98
     free = with_changes(job, {"workload.reward.workers": None})
     assert "rewards" not in Bounds().by_resource(free)
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        {"workload.turns": {"count": 4, "tool_latency_s": 1.0}, "stations.tools.failure_share": 0.7,
+         "stations.tools.lost": "truncated"},
+        {"stations.episode": {"timeout_s": 10.0, "lost": "truncated"}},
+        {"stations.episode": {"timeout_s": 10.0, "lost": "dropped"}},
+    ],
+)  # fmt: skip
+def test_rollouts_that_end_early_bound_nothing_by_their_drawn_lengths(lost: dict[str, Any]) -> None:
+    """Tools that fail at seven calls of ten cut responses to a fraction: drawn whole, they would take 40 s for 15."""
+    lengths = {"mean": 2000, "cv": 1.0, "max": 8000}
+    job = {"run.steps": 24, "fleet.instances": 2, "trainer.fixed_s": 1.0, "workload.output_tokens": lengths}
+    scenario = with_changes(default_scenario(), {**lost, **job})
+    step_s = float(simulated(scenario, 0)["step_s"])
+    assert max(Bounds(steady).step_s(scenario) for steady in (False, True)) <= step_s

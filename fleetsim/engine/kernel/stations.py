@@ -6,7 +6,7 @@ worker until its turn: nobody behind it could have used it. Behind a station's o
 overflow, a row of its own: the first call that waits goes there once it has waited for long enough, one of them is free
 and their rate lets it begin. There a call that waits for its turn has no worker, and may go, too. What the call does to
 its sample is `landing.py`'s: nothing here knows a route. A call that was made is answered, also where nobody wants its
-rollout any more.
+rollout any more; one whose episode is over ends with it.
 """
 
 from __future__ import annotations
