@@ -183,7 +183,8 @@ class Draft(Struct):
         elif reads and len(defaults) == len(reads):
             note = f"{self.framework}'s default ({shown})" + (f": {why}" if why else "")
             first = reads[0]
-            example = f"{first.key}{'=' if '.' in first.key else ' '}{one_line(first.value)}"
+            sign = "=" if "." in first.key or self.framework == "verl" else " "
+            example = f"{first.key}{sign}{one_line(first.value)}"
             self.assumed.append(Assumed(path, value, note, f"-- {example}"))
         else:
             settings = tuple(f"{r} (default)" if not r.given else str(r) for r in reads)
