@@ -64,9 +64,7 @@ def thrown_sooner(records: Records, window: StepWindow, path: CriticalPath, save
         if not len(ends) or ends[0] >= end:
             continue
         fewer = begin - np.searchsorted(ready, sync - sooner)
-        if (
-            bounded
-        ):  # they are sent anew, beside those that would have been in flight: of more of them more are complete
+        if bounded:  # they are sent anew beside those that would be in flight: of more of them more are complete
             gone = np.count_nonzero(records.discards["time_s"] == then)
             fewer = round(fewer * (end - ends[0] - 1 + gone) / max(1, end - begin + gone + fewer))
         lost_s += min(sooner, float(ready[min(ends[0] + fewer, len(ready) - 1)] - ready[ends[0]]))
