@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ from fleetsim.sim.judges import judges_full, judging_s
 from fleetsim.sim.load import Mix, given_up_s, in_flight, mix_of, shared_with
 from fleetsim.sim.records import Records
 from fleetsim.sim.stations import saturated_s, stations_full, tools_s
+from fleetsim.sim.thrown_away import between_syncs, thrown_sooner
 from fleetsim.sim.window import StepWindow, window_of
 from fleetsim.workload.lengths import mean_length
 
@@ -75,7 +75,7 @@ def gains_of(records: Records, window: StepWindow) -> dict[str, float]:
         waits += float(window.steps["switch_s"].sum())
     own = {"trainer": path.train_s, **path.held_s, "sync": path.sync_s}
     saved = {name: LESS * seconds for name, seconds in own.items()}
-    saved["trainer"] -= _thrown_sooner(records, window, path, saved["trainer"])
+    saved["trainer"] -= thrown_sooner(records, window, path, saved["trainer"])
     if waits > SMALL_WAIT * span and (first := _pacemaker(records, window)) is not None:
         # A fifth more of it serves a fifth more; what comes before it and after it only waits longer.
         return dict.fromkeys(saved.keys() | _AHEAD, 0.0) | {first: min(waits / span, LESS)}
@@ -83,30 +83,6 @@ def gains_of(records: Records, window: StepWindow) -> dict[str, float]:
         saved |= {name: min(waits, seconds) for name, seconds in _of_lives(records, window, path).items()}
     saved["sync"] += saved.pop("pauses", 0.0)
     return {name: seconds / span for name, seconds in saved.items()}
-
-
-def _thrown_sooner(records: Records, window: StepWindow, path: CriticalPath, saved_s: float) -> float:
-    """Seconds of those that a faster trainer saves which are waited for all the same: each sync throws away sooner what
-    would have been complete by then, and the next batch waits for as many others."""
-    thrown, waited = _thrown_s(records, window), np.sort([life.ready for life in path.lives if life.ready >= 0])
-    if not len(thrown) or not len(waited):
-        return 0.0
-    law, ready, lost_s = law_of(records.scenario), path.ready_s, 0.0
-    bounded = law.groups_ahead(records.scenario.admission, sizes_of(records.scenario)) is not None
-    sooner, syncs = saved_s / len(thrown), [*thrown.tolist(), window.end_s]
-    for sync, then in pairwise(syncs):
-        begin, end = np.searchsorted(ready, (sync, then))
-        ends = waited[np.searchsorted(ready[waited], sync) :][:1]
-        if not len(ends) or ends[0] >= end:
-            continue
-        fewer = begin - np.searchsorted(ready, sync - sooner)
-        if (
-            bounded
-        ):  # they are sent anew, beside those that would have been in flight: of more of them more are complete
-            gone = np.count_nonzero(records.discards["time_s"] == then)
-            fewer = round(fewer * (end - ends[0] - 1 + gone) / max(1, end - begin + gone + fewer))
-        lost_s += min(sooner, float(ready[min(ends[0] + fewer, len(ready) - 1)] - ready[ends[0]]))
-    return lost_s
 
 
 def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[str, float]:
@@ -168,10 +144,10 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     saved["pauses"] = LESS * float(paused.sum() + again * making.sum())
     saved["rollout"] = float((made * shorter).sum())
     if by_engines and own:  # more of them have more in flight when a sync throws it away
-        saved["rollout"] = max(saved["rollout"], _between_syncs(records, window, path, math.inf, MORE))
+        saved["rollout"] = max(saved["rollout"], between_syncs(records, window, path, math.inf, MORE))
     cap = max(1.0, longest_of_a_batch(records) / MORE)
     by_life = float(_cut(records, path, cap, making, shorter, at_engines_s).sum())
-    saved["longest_response"] = max(by_life, _between_syncs(records, window, path, cap))
+    saved["longest_response"] = max(by_life, between_syncs(records, window, path, cap))
     judged = path.scoring_s * judging / (judging + reward) if judging > 0 else 0.0
     scoring = max(path.scoring_s - judged + in_time * float(tools.sum()), full_s)
     # seconds that were measured stand before those that are worked out
@@ -296,34 +272,6 @@ def _cut(
         own *= np.minimum(1.0, [(x.end_s - x.sent_s) / max(SAME_S, lived[x.sample]) for x in path.lives])
     found: Floats = np.maximum(own, work)
     return found
-
-
-def _thrown_s(records: Records, window: StepWindow) -> Floats:
-    """When syncs threw away all that was in flight."""
-    sync = records.scenario.sync
-    all_of_it = IN_FLIGHT[sync.in_flight].discards and sync.scope == "global"
-    thrown = records.discards["time_s"].tolist() if all_of_it else []
-    return np.array(sorted({t for t in thrown if window.start_s < t < window.end_s}))
-
-
-def _between_syncs(records: Records, window: StepWindow, path: CriticalPath, cap: float, more: float = 1.0) -> float:
-    """Seconds by which as many groups would have been complete sooner between two syncs that throw work away, if no
-    response were longer than a cap, or so many times as many were in flight: of what was thrown away, too."""
-    samples, groups, thrown = records.samples, records.groups, _thrown_s(records, window)
-    if not len(thrown):
-        return 0.0
-    first, began, ends = groups["first"], sent_s(records), np.maximum(samples["finish_s"], given_up_s(records))
-    part = np.minimum(cap, samples["target"]) / samples["made"].clip(1)  # of what was made, at that pace
-    over = np.maximum.reduceat(np.where(ends >= 0, began + (ends - began) * part, math.inf), first)
-    over += statistics.median((path.ready_s - np.maximum.reduceat(ends, first)[path.groups]).tolist() or [0.0])
-    gone, saved = records.discards[records.discards["group"] < len(groups)], 0.0
-    for begin, end in pairwise(thrown.tolist()):
-        ready = slice(*np.searchsorted(path.ready_s, (begin, end)))
-        if n := ready.stop - ready.start:
-            all_s = np.append(over[path.groups[ready]], over[gone["group"][gone["time_s"] == end]])
-            last = max(0, round(n / more) - 1)
-            saved += max(0.0, float(path.ready_s[ready.stop - 1] - np.partition(all_s, last)[last]))
-    return saved
 
 
 def longest_of_a_batch(records: Records) -> float:
