@@ -50,9 +50,9 @@ def test_a_make_of_no_instances_is_as_if_it_were_not_there(counts: list[int], or
                 for k, pool in there.items() if k != name}  # fmt: skip
         engine = {f"engine.{key}": made[key] for key in ("gpu", "tp", "max_num_seqs") if key in made}
         by_hand |= {**engine, "fleet.instances": made["instances"], "fleet.pools": rest, "fleet.straggler_share": 0.0}
-        by_hand |= {"fleet.spot.share": float(on_spot), "trainer.recipe.gpu": "H100-SXM"}
+        by_hand["fleet.spot.share"] = float(on_spot)
         if "gpu" in made:
-            by_hand["cost.spot_price_usd_per_gpu_h"] = None
+            by_hand |= {"trainer.recipe.gpu": "H100-SXM", "cost.spot_price_usd_per_gpu_h": None}
         if "price_usd_per_gpu_h" in made:
             what = "spot" if on_spot else "instance"
             by_hand[f"cost.{what}_price_usd_per_gpu_h"] = made["price_usd_per_gpu_h"]
