@@ -77,6 +77,8 @@ for name in sys.argv[1:]:
             simulate(with_changes(scenario, {f"fleet.{key}": value for key, value in plays.items()}))
         elif name == "log":
             simulate(scenario, activity=True)
+        elif name == "deadlines":
+            simulate(with_changes(scenario, {"stations.episode.timeout_s": 30.0}))
         elif name == "loaded_s":
             simulate(with_changes(scenario, {"engine.kv_offloading_gib": 4.0, "engine.kv_blocks": 60}))
         else:
@@ -164,7 +166,7 @@ def test_a_table_of_another_size_or_type_is_not_shown_to_the_kernel(name: str) -
     world = World(
         LinearStepTime(1.0), limits, instances=3, prefix_caching=True, several=True, stations=np.zeros(2, STATION)
     )
-    world.set(has_goals=1)
+    world.set(has_goals=1, turn_limit=1)
     world.add_samples(5)
     world.add_calls(5)
     world.add_groups(5)
