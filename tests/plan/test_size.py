@@ -32,13 +32,21 @@ def test_the_smallest_count_that_holds_the_target() -> None:
 
 
 def test_the_upper_end_of_the_interval_decides_not_the_mean() -> None:
-    spread = fluid(noise=lambda r: (0.0, 0.01, 0.02, 0.06, 0.09)[r])
+    spread = fluid(noise=lambda r: (0.0, 0.01, 0.02, 0.07, 0.11)[r % 5])
     mean_only = with_changes(job(), {"run.replications": 1})
     assert size(mean_only, measure=spread).instances == 10
     result = size(job(), measure=spread)
     idle = result.candidate(10).estimates["trainer_idle_fraction"]
     assert idle.mean <= 0.05 < idle.ci_high
     assert result.at_knee  # the noise does not shrink with the count: no fleet can show that it holds the target
+
+
+def test_a_count_that_few_runs_leave_open_has_more_of_them() -> None:
+    result = size(job(), measure=fluid(noise=lambda r: (0.0, 0.01, 0.02, 0.06, 0.09)[r % 5]))
+    held = result.recommended
+    assert (result.instances, result.at_knee) == (10, False)
+    assert held.replications > job().run.replications
+    assert held.estimates["trainer_idle_fraction"].ci_high <= 0.05
 
 
 def test_every_fleet_is_simulated_at_most_once_and_few_are() -> None:
