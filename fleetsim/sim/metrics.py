@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fleetsim.config.scenario import has_spot
 from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED
 from fleetsim.engine.prices import prices_of
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.quantities import CACHE_HIT, EVALUATION_S, HOST_HIT, PREFILL_BUSY
 from fleetsim.sim.binding import binding_of
@@ -56,7 +56,7 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
     share of the samples that were generated for nothing, see `_samples_lost`. prefill_busy_fraction: of disaggregated
     fleets. cache_hit, host_hit: where the host keeps copies of KV blocks.
     stations: name -> see `station_metrics` and `judge_metrics`. spot: see `spot_metrics`.
-    Raises InputError for a run that took no time.
+    Raises InputError for a run that took no time, StuckError for one that learned nothing.
     """
     window = window or window_of(records)
     steps = window.steps
@@ -67,13 +67,12 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
     masked = masked_in(records, window)
     lost = _masked_samples(records, window)
     trained = float(steps["output_tokens"].sum()) - float(_of_samples(records, "made", masked).sum()) - lost
-    if masked.any() and not _trained_in(records, window).any():
-        age = records.scenario.admission.max_age
-        rule = "every sample of the window was older and masked: nothing is learned"
-        raise InputError([Problem("admission.max_age", age, rule, "raise it, or have them wait")])
-    if not trained > 0 and lost:
-        remedy = "raise the time-out, or set lost: truncated"
-        raise InputError([Problem("stations", "lost: masked", "every sample is masked: nothing is learned", remedy)])
+    if (too_old := masked.any() and not _trained_in(records, window).any()) or (lost and not trained > 0):
+        path, remedy = (
+            ("admission.max_age", "raise it") if too_old else ("stations", "raise the time-out of lost: masked")
+        )
+        problem = Problem(path, None, "every sample is masked", remedy)
+        raise StuckError("the trainer learns nothing", [problem])  # no count that a search may choose
     busy, paused, idle, down = (window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
     instance_s = busy + paused + idle + down
     generated = window.total("generated_tokens") - window.total("evaluation_tokens") - judged_here(records, window)

@@ -235,3 +235,20 @@ def test_what_a_cap_against_preemptions_does_stands_beside_it_and_comes_true(blo
     assert then["preemptions"] < 0.1 * now["preemptions"]
     change = float(percent) / 100 * (1 if way == "longer" else -1)
     assert then["step_s"] / now["step_s"] - 1 == pytest.approx(change, abs=0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", ["masked", "truncated"])
+def test_a_fleet_too_small_to_end_its_rollouts_in_time_is_not_the_best(lost: str) -> None:
+    """Its steps are short, for half of what it trains is cut: brute force over counts, per batch of whole rollouts."""
+    limit = {"stations.episode.timeout_s": 100.0, "stations.episode.lost": lost}
+    job = fs.load(None, batch=128, len=2000, turns=4, tool_s=10, replications=2).with_(limit)
+    found = job.size()
+
+    def worth(n: int) -> float:
+        mean = job.with_({"fleet.instances": n}).simulate().mean
+        return mean["step_s"] * mean["cost_per_step"] / (1.0 - mean["stations.episode.lost"] / 128) ** 2
+
+    by_count = {n: worth(n) for n in sorted({2, 3, 5, 8, 12, found.instances})}
+    assert by_count[found.instances] <= 1.05 * min(by_count.values()), by_count
+    assert found.mean["stations.episode.lost"] < 0.3 * 128
