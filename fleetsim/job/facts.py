@@ -351,10 +351,8 @@ def _lost_at_stations(estimates: Mapping[str, Estimate], scenario: Scenario) -> 
         word = LOST[policy].told or policy
         if name in TIME_LIMITS:
             whose = "turns" if policy == "waited" and name == "turn" else "rollouts"
-            over = (
-                f"{units.seconds(getattr(scenario.stations, name).timeout_s)}{' of a turn' if name == 'turn' else ''}"
-            )
-            yield f"{units.share(share)} of the {whose} {word} after {over}"
+            over, of_what = getattr(scenario.stations, name).timeout_s, " of a turn" if name == "turn" else ""
+            yield f"{units.share(share)} of the {whose} {word} after {units.seconds(over)}{of_what}"
             continue
         why = {"timed out": of["late"], "failed": of["failed"]}
         parts = [f"{units.share(x)} {cause}" for cause, x in why.items() if x >= _SHOWN]

@@ -36,7 +36,7 @@ from fleetsim.policies.samples import LOST
 from fleetsim.records import replace
 from fleetsim.sim.judges import judges_usd_per_h
 from fleetsim.sim.pools import pools_paid
-from fleetsim.sim.stations import HOUR_S, TIME_LIMITS, workers_usd_per_h
+from fleetsim.sim.stations import HOUR_S, TIME_LIMITS, stations_of, workers_usd_per_h
 
 # --- What a fleet must hold to be recommended, and the rule by which a simulated fleet holds it.
 
@@ -127,9 +127,9 @@ def objective(scenario: Scenario, instances: int, step_s: float, beside_usd: flo
 def whole_share(scenario: Scenario, of: Callable[[str], float]) -> float:
     """Share of the batch that no time limit has cut, dropped or masked: a fleet that is too small to end its rollouts
     in time has short steps, and is no better for it. of: a metric's mean."""
-    limits = {name: getattr(scenario.stations, name) for name in TIME_LIMITS}
-    ended = (n for n, limit in limits.items() if limit.timeout_s is not None and not LOST[limit.lost].whole)
-    return max(_LEAST_WHOLE, 1.0 - sum(of(f"stations.{n}.lost") for n in ended) / scenario.trainer.batch_samples)
+    limits = {name: station for name, station in stations_of(scenario).items() if name in TIME_LIMITS}
+    lost = sum(of(f"stations.{name}.lost") for name, limit in limits.items() if not LOST[limit.lost].whole)
+    return max(_LEAST_WHOLE, 1.0 - lost / scenario.trainer.batch_samples)
 
 
 def beside_usd_per_h(scenario: Scenario) -> float:

@@ -68,11 +68,9 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
     lost = _masked_samples(records, window)
     trained = float(steps["output_tokens"].sum()) - float(_of_samples(records, "made", masked).sum()) - lost
     if (too_old := masked.any() and not _trained_in(records, window).any()) or (lost and not trained > 0):
-        path, remedy = (
-            ("admission.max_age", "raise it") if too_old else ("stations", "raise the time-out of lost: masked")
-        )
-        problem = Problem(path, None, "every sample is masked", remedy)
-        raise StuckError("the trainer learns nothing", [problem])  # no count that a search may choose
+        path = "admission.max_age" if too_old else "stations"  # no count that a search may choose
+        remedy = "raise it" if too_old else "raise the time-out of lost: masked"
+        raise StuckError("the trainer learns nothing", [Problem(path, None, "every sample is masked", remedy)])
     busy, paused, idle, down = (window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
     instance_s = busy + paused + idle + down
     generated = window.total("generated_tokens") - window.total("evaluation_tokens") - judged_here(records, window)
