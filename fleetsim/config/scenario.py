@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from fleetsim.config.base import unsaid
 from fleetsim.config.engine import EngineConfig
-from fleetsim.config.judges import JUDGES
+from fleetsim.config.judges import JUDGES, judges_of
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.makes import without_the_absent
 from fleetsim.config.pools import FleetConfig
@@ -226,8 +226,9 @@ _FEW, _MOST, _MOST_TURNS = 32, 400, 400_000
 # Where so many steps are more work than this, it is fewer: these, and so many times what may be ahead; where even these
 # are more, half of these.
 _MANY, _LEAST, _DEPTHS = 1_600_000, 16, 3
-# A step is large from so much work on, in turns of samples; a sample is as much as so many turns.
-_LARGE, _TURNS_OF_A_SAMPLE = 24_000, 5
+# A step is large from so much work on, in turns of samples; a sample, or what a judge is asked, is as much as so many
+# turns, and a call that is made again as such a part of one.
+_LARGE, _TURNS_OF_A_SAMPLE, _TURNS_OF_A_TRY = 24_000, 5, 0.2
 # With machines that are reclaimed hours apart, so many times as many.
 _SPOT, _RECLAIMS = 5, 8
 # For a smaller share of the time than this instances may be away without a run that sees it.
@@ -274,9 +275,23 @@ def sent_samples(scenario: Sections) -> float:
     return scenario.trainer.batch_samples / kept
 
 
+def _asked(scenario: Sections) -> float:
+    """What judges are asked in a step."""
+    sent, of_a_group = sent_samples(scenario), scenario.workload.group_size
+    judges = judges_of(scenario).values()
+    return sum(sent * judge.votes / (of_a_group if judge.per == "group" else 1) for judge in judges)
+
+
+def _turns(scenario: Sections) -> float:
+    """Turns of samples in a step, with what judges are asked, and with tools and rewards that are called again."""
+    about, at = scenario.workload.turns.about, scenario.stations
+    again = (about - 1) * (at.tools.mean_tries - 1.0) + at.reward.mean_tries - 1.0
+    return sent_samples(scenario) * (about + _TURNS_OF_A_TRY * again) + _asked(scenario)
+
+
 def work(scenario: Sections) -> float:
     """What simulating a step takes, in turns of samples."""
-    return sent_samples(scenario) * (_TURNS_OF_A_SAMPLE + scenario.workload.turns.about)
+    return _TURNS_OF_A_SAMPLE * (sent_samples(scenario) + _asked(scenario)) + _turns(scenario)
 
 
 def has_large_steps(scenario: Sections) -> bool:
@@ -292,19 +307,18 @@ def steps_ahead(scenario: Sections) -> float:
 
 def most_steps(scenario: Sections) -> int:
     """Optimizer steps of a run, at most."""
-    run, w = scenario.run, scenario.workload
+    run = scenario.run
     if run.steps is not None:
         return run.steps
     if not settles(scenario):
         return max(_EVENTFUL, *(event.step + _AFTER for event in run.events), 1)
     warm, period = run.warmup_steps or 0, scenario.period_steps
     longer = _SPOT if has_spot(scenario) else 1
-    turns = sent_samples(scenario) * w.turns.about
     small = 2 if _LEAST * work(scenario) > _MANY else 1
     few = max(
         _LEAST // small, math.ceil((_DEPTHS + 1 - small) * (2 + steps_ahead(scenario))), int(_MANY / work(scenario))
     )
     few = min(_FEW, few)
-    most = max(few, min(longer * _MOST, int(longer * _MOST_TURNS / turns)))
+    most = max(few, min(longer * _MOST, int(longer * _MOST_TURNS / _turns(scenario))))
     # whole periods, two at least: a mean over a part of one has too many evaluations or too few
     return warm + (most if period == 1 else period * max(2, most // period) + _FEW)

@@ -78,6 +78,11 @@ class StationConfig(ConfigSection):
         default=None, description="who takes the calls that these workers are too few for; null = such calls wait"
     )
 
+    @property
+    def mean_tries(self) -> float:
+        """Times that a call is made, where none is timed out."""
+        return (1.0 - self.failure_share**self.tries) / (1.0 - self.failure_share)
+
 
 class RewardStationConfig(StationConfig):
     """The workers that score samples: their own, or those of the tools."""

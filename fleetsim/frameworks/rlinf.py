@@ -17,6 +17,8 @@ from fleetsim.frameworks.tables import put_rows
 from fleetsim.records import replace
 
 PLACES = "cluster.component_placement"
+# A cluster is listed GPU by GPU: a count that no cluster has makes no list.
+_MOST_GPUS = 100_000
 _RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?(?::[\d-]+)?")
 
 
@@ -95,7 +97,7 @@ def _placed(draft: Draft) -> Iterator[tuple[str, str, set[int] | None]]:
             if match is None:
                 draft.refuse(found[0].key, text, "must be all, or ranges of GPUs such as 0-7", "mend it")
                 break
-            gpus |= set(range(int(match[1]), min(int(match[2] or match[1]), int(match[1]) + 100_000) + 1))
+            gpus |= set(range(int(match[1]), min(int(match[2] or match[1]), int(match[1]) + _MOST_GPUS) + 1))
         for name in names.split(","):
             yield name.strip(), found[0].key, None if text == "all" else gpus
 
@@ -104,7 +106,7 @@ def _gpus(draft: Draft) -> None:
     """The trainer's GPUs, the engines, and the GPUs of what stands beside them."""
     placed = {name: (key, gpus) for name, key, gpus in _placed(draft)}
     nodes = draft.count("cluster.num_nodes", default=1)
-    everything = set(range(nodes.value * NODE_GPUS))
+    everything = set(range(min(nodes.value * NODE_GPUS, _MOST_GPUS + 1)))
     sizes: dict[str, set[int]] = {}
     for role in ("actor", "rollout"):
         if role not in placed:

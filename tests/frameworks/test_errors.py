@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,18 @@ def test_a_wrong_name_is_told_with_the_near_one(word: str, near: str) -> None:
         framework_name(word)
     with pytest.raises(InputError, match="known here: areal, ms-swift"):
         framework_name("zzzzzz")
+
+
+def test_a_cluster_that_nobody_has_is_not_listed_gpu_by_gpu() -> None:
+    """A billion nodes took 1.3 GB."""
+    text = (DATA / "rlinf.yaml").read_text()
+    assert "num_nodes: 8\n" in text
+    text = text.replace("num_nodes: 8\n", "num_nodes: 1000000000\n")
+    tracemalloc.start()
+    read = scenario_from("rlinf", parsed_source(text, "rlinf.yaml", ()), "rlinf.yaml")
+    assert tracemalloc.get_traced_memory()[1] < 1e8
+    tracemalloc.stop()
+    assert read.scenario.trainer.gpus == 40
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

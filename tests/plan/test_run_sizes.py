@@ -6,7 +6,7 @@ import pytest
 
 import fleetsim as fs
 from fleetsim.config.load import with_changes
-from fleetsim.config.scenario import most_steps, sent_samples, steps_ahead
+from fleetsim.config.scenario import most_steps, sent_samples, steps_ahead, work
 from fleetsim.errors import InputError
 from fleetsim.job.looks import look_steps, looked
 from fleetsim.job.trials import planned, simulated
@@ -30,6 +30,19 @@ def test_a_run_of_many_turns_is_longer_than_what_may_be_ahead() -> None:
     assert most_steps(job) == 16  # twice the filling, where 16 are more work than is worth it
     fewer = fs.load("areal", turns | {"trainer.batch_samples": 512}).scenario
     assert most_steps(fewer) == 29  # where 32 are: three times the filling at least
+
+
+def test_what_judges_are_asked_and_calls_that_are_made_again_are_work() -> None:
+    """A vote for each sample makes a step as long as another sample does; one for a group of eight, an eighth of it."""
+    judge = {"stations.judge.output_tokens": 100}
+    plain, twice = (fs.load(None, {"trainer.batch_samples": n}).scenario for n in (1024, 2048))
+    votes, groups = (fs.load(None, {"trainer.batch_samples": 1024, **judge, **per}).scenario
+                     for per in ({}, {"stations.judge.per": "group", "stations.judge.votes": 8}))  # fmt: skip
+    assert work(votes) == work(groups) == work(twice) == 2 * work(plain)
+    assert most_steps(votes) == most_steps(groups) == most_steps(twice) < most_steps(plain)
+    tools = {"workload.turns.count": 11, "stations.tools.failure_share": 0.99, "stations.tools.tries": 1000}
+    often, once = (fs.load(None, tools | {"stations.tools.tries": n}).scenario for n in (1000, 1))
+    assert work(often) > 10 * work(once)
 
 
 def test_gpus_in_turn_are_laid_out_only_where_they_may_pay(monkeypatch: pytest.MonkeyPatch) -> None:
