@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from fleetsim.config.base import unsaid
 from fleetsim.config.engine import EngineConfig
-from fleetsim.config.judges import JUDGES, judges_of
+from fleetsim.config.judges import JUDGES
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.makes import without_the_absent
 from fleetsim.config.pools import FleetConfig
@@ -276,22 +276,24 @@ def sent_samples(scenario: Sections) -> float:
 
 
 def _asked(scenario: Sections) -> float:
-    """What judges are asked in a step."""
-    sent, of_a_group = sent_samples(scenario), scenario.workload.group_size
-    judges = judges_of(scenario).values()
-    return sum(sent * judge.votes / (of_a_group if judge.per == "group" else 1) for judge in judges)
+    """What judges are asked for each sample."""
+    stations, votes = scenario.stations, 0.0
+    for judge in (stations.judge, stations.teacher, stations.reference):  # not `judges_of`: a search asks all the time
+        if judge is not None:
+            votes += judge.votes / (scenario.workload.group_size if judge.per == "group" else 1)
+    return votes
 
 
 def _turns(scenario: Sections) -> float:
-    """Turns of samples in a step, with what judges are asked, and with tools and rewards that are called again."""
+    """Turns of a sample, with what judges are asked, and with tools and rewards that are called again."""
     about, at = scenario.workload.turns.about, scenario.stations
     again = (about - 1) * (at.tools.mean_tries - 1.0) + at.reward.mean_tries - 1.0
-    return sent_samples(scenario) * (about + _TURNS_OF_A_TRY * again) + _asked(scenario)
+    return about + _TURNS_OF_A_TRY * again + _asked(scenario)
 
 
 def work(scenario: Sections) -> float:
     """What simulating a step takes, in turns of samples."""
-    return _TURNS_OF_A_SAMPLE * (sent_samples(scenario) + _asked(scenario)) + _turns(scenario)
+    return sent_samples(scenario) * (_TURNS_OF_A_SAMPLE * (1.0 + _asked(scenario)) + _turns(scenario))
 
 
 def has_large_steps(scenario: Sections) -> bool:
@@ -319,6 +321,6 @@ def most_steps(scenario: Sections) -> int:
         _LEAST // small, math.ceil((_DEPTHS + 1 - small) * (2 + steps_ahead(scenario))), int(_MANY / work(scenario))
     )
     few = min(_FEW, few)
-    most = max(few, min(longer * _MOST, int(longer * _MOST_TURNS / _turns(scenario))))
+    most = max(few, min(longer * _MOST, int(longer * _MOST_TURNS / sent_samples(scenario) / _turns(scenario))))
     # whole periods, two at least: a mean over a part of one has too many evaluations or too few
     return warm + (most if period == 1 else period * max(2, most // period) + _FEW)

@@ -81,7 +81,8 @@ class StationConfig(ConfigSection):
     @property
     def mean_tries(self) -> float:
         """Times that a call is made, where none is timed out."""
-        return (1.0 - self.failure_share**self.tries) / (1.0 - self.failure_share)
+        share = self.failure_share
+        return (1.0 - share**self.tries) / (1.0 - share) if share else 1.0
 
 
 class RewardStationConfig(StationConfig):
