@@ -338,7 +338,8 @@ def instance_gpus(scenario: Scenario, given: Collection[str]) -> int | None:
         return None
     server = max(1, node // (scenario.engine.dp * scenario.engine.pp))
     sizes = [1 << n for n in range(server.bit_length()) if heads % (1 << n) == 0]
-    found = dict(_rates(scenario, sizes)) or dict(_rates(scenario, [n for n in (2 * node, 4 * node) if heads % n == 0]))
+    beyond = [n for n in (2 * node, 4 * node) if heads % n == 0]
+    found = dict(rates_by_tp(scenario, sizes)) or dict(rates_by_tp(scenario, beyond))
     best, best_rate = sizes[-1], 0.0
     for tp, rate in found.items():
         if rate > best_rate * _WORTH:
@@ -346,7 +347,7 @@ def instance_gpus(scenario: Scenario, given: Collection[str]) -> int | None:
     return best
 
 
-def _rates(scenario: Scenario, sizes: Iterable[int]) -> Iterator[tuple[int, float]]:
+def rates_by_tp(scenario: Scenario, sizes: Iterable[int]) -> Iterator[tuple[int, float]]:
     """Each size that holds the longest sample of the job, and its output tokens per second and GPU."""
     for tp in sizes:
         candidate = with_changes(scenario, {TP: tp})

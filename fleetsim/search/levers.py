@@ -22,10 +22,12 @@ from fleetsim.config.law_numbers import budget_steps, law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, has_spot
 from fleetsim.config.workload import ConstantTokens, Gamma, LengthSpec, Lognormal
+from fleetsim.engine.gpus import gpu_of
+from fleetsim.engine.model.names import model_shape
 from fleetsim.errors import InputError
 from fleetsim.frameworks.equal_parts import divides
 from fleetsim.job.assumptions import is_estimated
-from fleetsim.job.derived_values import SECONDS, TP, instance_gpus, with_derived
+from fleetsim.job.derived_values import SECONDS, TP, instance_gpus, rates_by_tp, with_derived
 from fleetsim.job.lengths import law_from_flags, share_above
 from fleetsim.job.nameplate import context_in_flight, samples_in_flight
 from fleetsim.job.words import StationLimit
@@ -52,6 +54,8 @@ ONE_MORE, CAP, NO_CAP, LOWER_CAP, HELD, HOST, WORKERS, LARGER_TRAINER, SMALLER_T
     "length_cap",
 )
 RESUMED = "resumed_in_flight"
+# Tensor parallelism over that of the job, and what it is called.
+_ENGINES: Mapping[str, float] = {"smaller_engines": 0.5, "larger_engines": 2.0, "largest_engines": 4.0}
 # Shares of instances on spot machines that are tried beside another one, and what they are called.
 ON_DEMAND, HALF_SPOT, ALL_SPOT = "on_demand", "half_spot", "all_spot"
 _SHARES: Mapping[str, tuple[float, str]] = {
@@ -122,6 +126,7 @@ def levers_of(
         found += _limits(scenario, full)
     if trainer and given is not None:
         found += _trainers(scenario, given)
+        found += _possible(_engines(scenario))
     found += _length(scenario, given)
     kept = (kept_choices(scenario, x.scenario, given) for x in found)
     return tuple(
@@ -134,7 +139,7 @@ def kept_choices(now: Scenario, changed: Scenario, given: Collection[str] | None
     if given is None:
         return {}
     tp = instance_gpus(changed, given)
-    kept: dict[str, Any] = {} if tp in (None, now.engine.tp) else {TP: now.engine.tp}
+    kept: dict[str, Any] = {} if tp in (None, changed.engine.tp) else {TP: changed.engine.tp}
     if changed.workload != now.workload and "trainer.gpus" in now.assumed:
         try:
             free = with_derived(changed, given).trainer.gpus
@@ -294,6 +299,20 @@ def _trainers(scenario: Scenario, given: Collection[str]) -> Iterator[Lever]:
         if divides(changed, gpus):
             text = f"{units.plural(gpus, 'trainer GPU')} instead of {now:,}"
             yield Lever(name, text, Typed({_TRAINER_GPUS: gpus}), changed)
+
+
+def _engines(scenario: Scenario) -> Iterator[Lever]:
+    """Engines of more GPUs, whose responses end sooner, and of fewer, each of which makes more tokens."""
+    engine, now = scenario.engine, scenario.engine.tp
+    if scenario.fleet.placement != "disaggregated" or engine.kind != "roofline":
+        return
+    node, heads = gpu_of(engine).node_gpus, model_shape(engine.model).heads
+    sizes = {name: int(factor * now) for name, factor in _ENGINES.items()}
+    fits = [tp for tp in sizes.values() if tp and tp * engine.gpus // now <= node and heads % tp == 0]
+    holding = dict(rates_by_tp(scenario, fits))
+    for name, tp in sizes.items():
+        if tp in holding:
+            yield _pulled(scenario, name, f"engines of TP{tp} instead of TP{now}", {TP: tp})
 
 
 def _staleness(scenario: Scenario) -> Iterator[Lever]:
