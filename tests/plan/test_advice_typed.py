@@ -73,7 +73,7 @@ def test_a_change_that_is_typed_gives_what_was_said(seed: int) -> None:
 
 
 def test_the_size_of_an_engine_that_is_advised_is_the_best_of_all() -> None:
-    """On-policy, a step is its longest response: engines of more GPUs end it sooner. Each size is asked for by itself."""
+    """On-policy, a step is its longest response: engines of more GPUs end it sooner. Each size is asked for alone."""
     options = {"model": "Qwen/Qwen2.5-7B", "batch": 64, "len": 3000.0, "max_len": 12_000, "max_staleness": 0.0}
     job = fs.load(None, {"run.steps": 10}, replications=2, trainer_gpus=8, tp=1, **options)
     now = job.size()
