@@ -138,6 +138,13 @@ def test_a_search_finds_what_a_monotone_figure_shows(power: float, share: float,
     assert min(abs(found / at(sought) - 1) for found in tried.values()) <= 0.002
 
 
+def test_a_trainer_without_a_model_is_worth_the_same_gpu_seconds_a_token_blind() -> None:
+    """Four times the samples on twice the GPUs: 10 s of the baseline are 20, whatever the arm says that it took."""
+    said = {"trainer.batch_samples": 32, "trainer.gpus": 2, "trainer.fixed_s": 77.0}
+    case = small(arms=[{"name": "one", "published": 100.0}, {"name": "four", "set": said}])
+    assert mean_step_s(blind_scenario_of(case, case.arms[1], None)) == pytest.approx(20.0, rel=1e-3)
+
+
 def test_a_blind_arm_keeps_its_configuration_and_loses_its_seconds() -> None:
     """The trainer's seconds are the baseline's as long as its configuration is; more GPUs divide them by the model's
     law, whatever the arm says that they took."""
