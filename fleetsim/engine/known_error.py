@@ -6,8 +6,7 @@ a fit without that GPU. docs/accuracy.md shows both.
 
 What no input explains of a step is one residual for all jobs. Published runs were told as a plan tells them: by
 configuration, mean length and the trainer's seconds. Their misses lie on the slow side. `calibration/residuals.py`
-works it out, of all cases but the batch that was sealed last; on cases that it kept out whole ranges with it hold 84 %
-of what was published, on that batch 100 %.
+works it out, of all cases but the batch sealed last; of cases kept out whole its ranges hold 84 %, of that batch 100 %.
 """
 
 from __future__ import annotations
