@@ -11,6 +11,7 @@ BLOCK_SIZE = {"vllm": 16, "sglang": 1, "tensorrt-llm": 32}
 # gpu_memory_utilization of vLLM; KvCacheConfig.free_gpu_memory_fraction of TensorRT-LLM, a share of what is free
 # beside the weights. SGLang has no constant: `sglang_static_share`.
 MEMORY_SHARE = {"vllm": 0.92, "tensorrt-llm": 0.9}
+SGLANG_DRAFTING = 48  # max_running_requests with drafts of any kind, where nobody gives it (server_args.py)
 
 _GIB = 2**30
 _MIB = 2**20
@@ -45,8 +46,7 @@ def default_limits(gpu: GpuSpec, engine: str = "vllm", entry_point: str = "api_s
 
     vLLM: by entry point and GPU (`ENTRY_POINTS`). SGLang: max_running_requests before the cache is known
     (`sglang_running_requests`), and chunked_prefill_size by device memory (sgl-project/sglang,
-    python/sglang/srt/server_args.py). TensorRT-LLM: max_batch_size and
-    max_num_tokens (NVIDIA/TensorRT-LLM, tensorrt_llm/llmapi/llm_args.py).
+    python/sglang/srt/server_args.py). TensorRT-LLM: max_batch_size, max_num_tokens (tensorrt_llm/llmapi/llm_args.py).
     """
     if engine == "sglang":
         return sglang_running_requests(1, None), _chunked_prefill_size(gpu)

@@ -50,18 +50,19 @@ class SettingRow(Struct, frozen=True):
 
 
 class Framework(Struct, frozen=True):
-    """repository: where it lives. starts: vLLM, where the trainer waits for a batch, and where it does not. holds:
-    the law under which its client has no more prompts in flight than the steps ahead take, whatever is set. modes:
-    the one that can say most of a scenario is written. form: in which text. yours: what a run needs that no
-    scenario says. marks, programs: keys (or the first parts of keys) and programs that give it away. beside: prefix
-    of the keys of another command -> that command, which runs beside. left_out: settings that are recognised -> why
-    they are not modelled. seen: sections that bear on what other settings say. told: what else its reader alone
-    asks for. blocks: its rows, by name.
+    """repository: where it lives. starts: vLLM, where the trainer waits for a batch, and where it does not. holds: the
+    law under which its client has no more prompts in flight than the steps ahead take, whatever is set. moves: a
+    colocated trainer's states leave the GPUs at every hand-over, whatever is set. modes: the one that can say most of a
+    scenario is written. form: in which text. yours: what a run needs that no scenario says. marks, programs: keys (or
+    the first parts of keys) and programs that give it away. beside: prefix of the keys of another command -> that
+    command, which runs beside. left_out: settings that are recognised -> why they are not modelled. seen: sections that
+    bear on what other settings say. told: what else its reader alone asks for. blocks: its rows, by name.
     """
 
     repository: str
     starts: Sequence[str]
     holds: str
+    moves: bool
     form: Form
     yours: str
     marks: tuple[str, ...]
@@ -209,8 +210,8 @@ def _framework(rows: list[list[str]]) -> Framework:
     beside, left_out = ({key: cell for key, (cell,) in named.pop(word).items()} for word in _NAMED[:2])
     blocks = _blocks(rows[head:], _ANY)
     seen, words = tuple(facts["seen"].split(", ")) if "seen" in facts else (), "no words" not in facts
-    return Framework(own, starts, facts.get("holds", ""), form, yours, marks, programs, tuple(modes), beside, left_out,
-                     seen, words, named, blocks)  # fmt: skip
+    return Framework(own, starts, facts.get("holds", ""), "moves" in facts, form, yours, marks, programs, tuple(modes),
+                     beside, left_out, seen, words, named, blocks)  # fmt: skip
 
 
 def _blocks(rows: list[list[str]], shared: Mapping[str, Sequence[SettingRow]]) -> dict[str, list[SettingRow]]:
@@ -261,3 +262,9 @@ def most_in_flight(framework: str | None, law: str, batch: int, ahead: float) ->
     prompt with all of its. None where it holds none back."""
     known = FRAMEWORKS.get(framework or "")
     return None if known is None or known.holds != law else round(batch * ahead)
+
+
+def moves_states(framework: str | None) -> bool:
+    """Whether a colocated trainer's states leave the GPUs at every hand-over, whatever its recipe says."""
+    known = FRAMEWORKS.get(framework or "")
+    return known is not None and known.moves

@@ -16,6 +16,7 @@ from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.known_error import known_error_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.slowdown import off_by, slowdown_of
+from fleetsim.engine.transport import backend_for
 from fleetsim.job.derived_values import SECONDS, SLOWDOWN, slower
 from fleetsim.job.input_moves import in_doubt
 from fleetsim.job.nameplate import mean_step_s
@@ -30,9 +31,10 @@ _LEAST = 1e-9
 # A fit says half as much, in logarithms, of a job where one of these is another: the fits of one publication on two
 # models or GPUs (C07 and C07b, C09 and C09c, D09 to D09c, D10 and D10b) agree with a correlation of 0.4. What all of
 # them lose, the client's part, stays; what the rooflines are off by does not. So does what a trainer takes over its
-# model's seconds, blind on another GPU: carried over, that misses published steps by 0.28, left out by 0.20.
-OF_TRAINER: Collection[str] = ("engine.gpu",)
-OF_ENGINES: Collection[str] = (*OF_TRAINER, "engine.model", "engine.enforce_eager")
+# model's seconds, blind on another GPU: carried over, that misses published steps by 0.28, left out by 0.20; nor
+# with another backend (D09, D09b, S08, S09, S37: median 16 %, with half of it 7 %).
+OF_TRAINER: Collection[str] = ("engine.gpu", "trainer.recipe.backend")
+OF_ENGINES: Collection[str] = ("engine.gpu", "engine.model", "engine.enforce_eager")
 _CARRIED = 0.5
 
 
@@ -49,6 +51,8 @@ def are_alike(one: Scenario, other: Scenario, paths: Collection[str]) -> bool:
 def _held(scenario: Scenario, path: str) -> object:
     if path == "engine.model" and scenario.engine.kind == "roofline":
         return model_shape(scenario.engine.model)
+    if path == "trainer.recipe.backend":
+        return scenario.trainer.recipe.backend or backend_for(model_shape(scenario.engine.model))
     return gpu_of(scenario.engine) if path == "engine.gpu" else value_at(scenario, path)
 
 

@@ -11,7 +11,7 @@ from fleetsim import units
 from fleetsim.config.judges import judges_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.stations import ApiConfig, OverflowConfig
-from fleetsim.engine.defaults import ENTRY_POINTS, default_limits
+from fleetsim.engine.defaults import ENTRY_POINTS, SGLANG_DRAFTING, default_limits
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.precision import KV_BYTES, PRECISIONS
@@ -363,7 +363,9 @@ def drafts(s: Scenario) -> str:
     """What drafts are taken to bring."""
     found = engine_of(s)[0].speculation
     assert found is not None  # asked of scenarios with speculation alone
-    return f"{found.source.replace('assumed: ', '')}: {found.lengths[0][found.most]:.2f} tokens an iteration"
+    few = s.engine.name == "sglang" and s.engine.kind == "roofline" and s.engine.max_num_seqs is None
+    limit = f", {SGLANG_DRAFTING} requests at once unless max_num_seqs says more" if few else ""
+    return f"{found.source.replace('assumed: ', '')}: {found.lengths[0][found.most]:.2f} tokens an iteration{limit}"
 
 
 def prefix_caching(s: Scenario) -> str:

@@ -19,6 +19,7 @@ from fleetsim.engine.acceptance import (
     lengths_of_shares,
     share_of_length,
 )
+from fleetsim.engine.defaults import SGLANG_DRAFTING
 from fleetsim.engine.gpus import gpu_of, gpu_spec
 from fleetsim.engine.kv_memory import block_bytes_per_token
 from fleetsim.engine.layout import layout_of
@@ -132,7 +133,9 @@ def with_speculation(
         costs.drafting.prompt_token_s,
         f"{_drafter(engine, given, profile)}, {found.source}",
     )
-    return replace(step_time, speculation=speculation.slower(costs.factor)), costs.limits
+    own = engine.kind == "roofline" and engine.name == "sglang" and engine.max_num_seqs is None
+    limits = replace(costs.limits, max_num_seqs=SGLANG_DRAFTING) if own else costs.limits
+    return replace(step_time, speculation=speculation.slower(costs.factor)), limits
 
 
 def _without_graphs(step_time: StepTime, shape: ModelShape) -> StepTime:

@@ -21,12 +21,13 @@ from fleetsim.config.tree import put, value_at
 from fleetsim.config.workload import Lognormal
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.errors import InputError
-from fleetsim.frameworks.tables import entry_point_of, most_in_flight
-from fleetsim.job.derived_values import FETCH, fetching, seconds_of
-from fleetsim.job.nameplate import mean_batch_tokens
-from fleetsim.job.scalar import OF_ENGINES, OF_TRAINER, carries, powers
+from fleetsim.frameworks.tables import entry_point_of, most_in_flight, moves_states
+from fleetsim.job.derived_values import FETCH, fetching, seconds_of, slower
+from fleetsim.job.nameplate import mean_batch_tokens, mean_step_s
+from fleetsim.job.scalar import OF_ENGINES, OF_TRAINER, are_alike, carries, powers
 from fleetsim.job.uncertainty import Axis
 from fleetsim.records import field_names, replace
+from fleetsim.search.arrangements import SWITCH_S
 from fleetsim.sim.binding import SMALL_WAIT
 from fleetsim.sim.metrics import numbers_of
 from fleetsim.sim.records import Records
@@ -115,10 +116,13 @@ def blind_scenario_of(case: PublishedCase, arm: Arm, scalar: float | None) -> Sc
             (base, base.set, own), (arm, changes, law)
         ))  # fmt: skip
     except InputError:  # a model or a GPU that the trainer's model does not know, or that does not fit
-        return _made(case, arm, changes | _seconds(shown), law, slowdown, 1.0, False)
+        unseen = _made(case, arm, changes | _seconds(shown), law, slowdown, 1.0, False)
+        one, many = (mean_step_s(s) * s.trainer.gpus / mean_batch_tokens(s) for s in (unseen, shown))
+        # a token is worth the same GPU-seconds
+        return with_changes(unseen, slower(unseen.trainer, many / one if one else 1.0))
     if _seconds(unseen) == _seconds(plain):  # the baseline's own
         return with_changes(unseen, _seconds(shown))
-    return with_changes(unseen, _carried(shown, plain, unseen, carries(alike=_alike(case, arm, base, OF_TRAINER))))
+    return with_changes(unseen, _carried(shown, plain, unseen, carries(alike=are_alike(plain, unseen, OF_TRAINER))))
 
 
 def _seconds(scenario: Scenario) -> dict[str, Any]:
@@ -196,6 +200,8 @@ def _made(
     most = most_in_flight(case.framework, *ahead)
     if most is not None:
         raw["fleet"] = {"max_in_flight_samples": most, "in_flight_unit": "groups"} | raw["fleet"]
+    if raw["fleet"].get("placement") == "colocated" and moves_states(case.framework):
+        raw["fleet"] = {"switch_s": SWITCH_S} | raw["fleet"]
     if modelled:
         raw["trainer"] = trainer = {key: v for key, v in trainer.items() if key not in _TRAINER}
     if not {"fixed_s", "per_token_s"} & trainer.keys():

@@ -55,7 +55,8 @@ STATED = (
     "677 GPU-microseconds a token; else from the trainer's model. A trainer on other GPUs of the same kind takes time "
     "in inverse proportion to their number; in D10 and D10b, and blind, it is modelled.",
     "Weight syncs take the seconds published, else those that the framework's way of moving weights comes to; other "
-    "hand-overs the seconds published, else none. Of what verl of 2025 counts as "
+    "hand-overs the seconds published, else NeMo-RL's, which always moves the trainer's states, a plan's 5 s each way, "
+    "and others' none. Of what verl of 2025 counts as "
     "generation of a colocated step 22.5 % is hand-over and waiting for the slowest rank (its one_step_off page: 247 "
     "of 321 s, 162 of 207 s).",
     f"Every figure is the mean of {REPLICATIONS} simulated runs under different draws, or of fewer, two at least, "

@@ -26,7 +26,7 @@ BLIND, SEALED_BLIND = "blind", "sealed, blind"
 # How far a step may lie above and below its prediction, as logarithms, for an arm that is a factor of e from the one
 # that was measured; with the root of the distance, up to MOST_APART. So far lie eight of ten arms of cases that were
 # kept out whole, beside what a repeated run is off by (calibration/residuals.py).
-ABOVE, BELOW, MOST_APART = 0.3, 0.09, 4.0
+ABOVE, BELOW, MOST_APART = 0.3, 0.06, 4.0
 # Seconds of waiting that are less than this share of a step say nothing by their error.
 _LEAST_WAIT = 0.05
 

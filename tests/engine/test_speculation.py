@@ -29,6 +29,7 @@ from fleetsim.engine.speculation import Speculation
 from fleetsim.engine.state import World
 from fleetsim.errors import InputError
 from fleetsim.job.engine_source import engine_source
+from fleetsim.job.words import drafts
 from fleetsim.records import replace
 from fleetsim.sim import speculation
 from fleetsim.sim.engines import engine_of, in_engine
@@ -259,6 +260,17 @@ def test_each_method_pays_for_one_sequence_and_less_for_many(method: str) -> Non
     assert gains[0] > gains[1] > gains[2]
     assert limits.kv_blocks <= room.kv_blocks
     assert (limits.kv_blocks < room.kv_blocks) == (method not in ("ngram", "suffix")), "a drafter takes memory"
+
+
+def test_sglang_with_drafts_runs_48_requests_unless_somebody_says_more() -> None:
+    """Its server_args.py: "Max running requests is reset to 48 for speculative decoding". vLLM keeps its limit."""
+    plain = with_changes(default_scenario(), {"engine.name": "sglang"})
+    told = with_changes(plain, {"engine.max_num_seqs": 200})
+    drafting = [with_drafts(s, method="ngram") for s in (plain, told, default_scenario())]
+    assert [engine_of(s)[1].max_num_seqs for s in drafting] == [48, 200, engine_of(default_scenario())[1].max_num_seqs]
+    assert engine_of(plain)[1].max_num_seqs >= 2048
+    assert "48 requests at once" in drafts(drafting[0])
+    assert "at once" not in drafts(drafting[1])
 
 
 def test_a_tree_is_verified_whole_and_brings_one_path() -> None:

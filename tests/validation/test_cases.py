@@ -10,6 +10,7 @@ import pytest
 
 from fleetsim.config import data_files, load_scenario
 from fleetsim.errors import InputError
+from fleetsim.search.arrangements import SWITCH_S
 from fleetsim.validate.arms import scenario_of
 from fleetsim.validate.case import LENGTH_SIGMA, PublishedCase, case_files, length_law, load_case, load_cases, shipped
 from fleetsim.validate.ledger import hash_of
@@ -146,6 +147,14 @@ def test_engines_are_started_as_their_framework_starts_them() -> None:
     held = {name: one.fleet.max_in_flight_samples for name, one in made.items() if name != "on_policy"}
     assert held == {"one_off": 2048, "one_off_fp8": 2048, "eight_off": 8 * 2048}
     assert made["on_policy"].fleet.max_in_flight_samples is None
+
+
+def test_a_hand_over_that_a_framework_always_makes_takes_time() -> None:
+    """NeMo-RL moves the trainer's states at every refit; of verl's recipe nothing is moved, D09's own seconds stand."""
+    cases = {case.id: case for case in load_cases(("C04", "D09", "D10"))}
+    first = {name: scenario_of(case, case.arms[0], None).fleet for name, case in cases.items()}
+    assert {name: fleet.switch_s for name, fleet in first.items()} == {"C04": 0.0, "D09": 2.5, "D10": SWITCH_S}
+    assert scenario_of(cases["D10"], cases["D10"].arm("one_off"), None).fleet.switch_s == 0.0
 
 
 def test_cases_are_no_scenarios() -> None:

@@ -138,6 +138,13 @@ def test_a_search_finds_what_a_monotone_figure_shows(power: float, share: float,
     assert min(abs(found / at(sought) - 1) for found in tried.values()) <= 0.002
 
 
+def test_a_trainer_without_a_model_is_worth_the_same_gpu_seconds_a_token_blind() -> None:
+    """Four times the samples on twice the GPUs: 10 s of the baseline are 20, whatever the arm says that it took."""
+    said = {"trainer.batch_samples": 32, "trainer.gpus": 2, "trainer.fixed_s": 77.0}
+    case = small(arms=[{"name": "one", "published": 100.0}, {"name": "four", "set": said}])
+    assert mean_step_s(blind_scenario_of(case, case.arms[1], None)) == pytest.approx(20.0, rel=1e-3)
+
+
 def test_a_blind_arm_keeps_its_configuration_and_loses_its_seconds() -> None:
     """The trainer's seconds are the baseline's as long as its configuration is; more GPUs divide them by the model's
     law, whatever the arm says that they took."""
@@ -157,16 +164,19 @@ def test_a_blind_arm_keeps_its_configuration_and_loses_its_seconds() -> None:
             {"name": "short", "lengths": {"mean": 50.0, "cap": 200.0}},
             {"name": "more", "set": {"trainer.gpus": 32, "trainer.fixed_s": 77.0}},
             {"name": "split", "set": {"fleet.placement": "disaggregated", "sync.pause_s": 9.0}},
+            {"name": "other", "set": {"trainer.recipe.backend": "megatron"}},
         ],
     )  # fmt: skip
-    one, same, short, more, split = (blind_scenario_of(case, arm, None) for arm in case.arms)
+    one, same, short, more, split, other = (blind_scenario_of(case, arm, None) for arm in case.arms)
     assert one.trainer.fixed_s == same.trainer.fixed_s == 40.0
     assert (same.fleet.instances, same.fleet.switch_s) == (2, 3.0)
     assert same.workload.output_tokens == one.workload.output_tokens  # the law of the baseline, not its own mean
     assert short.workload.output_tokens == one.workload.output_tokens.model_copy(update={"max": 200.0})
     assert mean_step_s(short) < 40.0
-    by_model = [mean_step_s(scenario_of(case, arm, None, modelled=True)) for arm in (case.arms[0], case.arms[3])]
+    by_model = [mean_step_s(scenario_of(case, case.arms[of], None, modelled=True)) for of in (0, 3, 5)]
     assert mean_step_s(more) == pytest.approx(40.0 * by_model[1] / by_model[0], rel=1e-3)
+    half = (40.0 / by_model[0]) ** 0.5  # what one backend takes over its model is half as telling of another's
+    assert mean_step_s(other) == pytest.approx(by_model[2] * half, rel=1e-3)
     assert mean_step_s(more) < 40.0
     assert (split.fleet.switch_s, split.sync.pause_s) == (0.0, 0.0)  # nobody's seconds but those that the case states
 
@@ -395,7 +405,7 @@ def test_the_groups_are_told_apart() -> None:
     found = {group.name: group for group in groups_of(rows())}
     assert found[OWN].median < 0.05
     assert found[MODELLED].median < 0.08
-    assert found[SEALED].arms == found[SEALED_BLIND].arms == 109
+    assert found[SEALED].arms == found[SEALED_BLIND].arms == 121
     assert found[SEALED].median <= 0.08
     held = [row for row in rows() if row.held is not None and row.role != "fitted"]
     assert HELD[0] <= held_share(held) <= HELD[1], {name: group.held for name, group in found.items()}
@@ -414,7 +424,7 @@ def test_a_waiting_error_is_that_of_what_the_trainer_leaves() -> None:
 
 def test_the_first_prediction_of_a_sealed_arm_is_kept() -> None:
     sealed = [row for row in rows() if row.group == SEALED]
-    assert len(sealed) == 143
+    assert len(sealed) == 162
     assert all(row.first is not None for row in sealed)
 
 
