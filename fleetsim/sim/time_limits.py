@@ -57,7 +57,9 @@ def in_whole_rollouts(
     need: as of `needed`. of_need: what a thing makes of it, as a factor."""
     limits, sent = limits_of(records.scenario), records.samples["sent_s"]
     inside = (sent >= window.start_s) & (sent <= window.end_s)
-    policies = {policy for _, policy in limits.values()}
+    # of a group of one nothing is left without it
+    alone = {"dropped": "withheld"} if records.scenario.workload.group_size == 1 else {}
+    policies = {alone.get(policy, policy) for _, policy in limits.values()}
     if not limits or not inside.any():
         return dict(gains)
     _, group = np.unique(records.samples["group"][inside], return_inverse=True)
