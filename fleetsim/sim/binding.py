@@ -58,7 +58,7 @@ def binding_of(records: Records, window: StepWindow) -> str:
     more."""
     gains = gains_of(records, window)
     most = max(gains.values())
-    return next(name for name in sorted(gains, key="trainer".__eq__) if gains[name] >= EQUAL * most)
+    return next(name for name in sorted(gains, key="trainer".__eq__) if gains[name] >= most - (1.0 - EQUAL) * abs(most))
 
 
 def gains_of(records: Records, window: StepWindow) -> dict[str, float]:
@@ -107,7 +107,7 @@ def _of_need(
         return {}
     lived = samples["finish_s"][ended] - sent[ended]
     at_engines = 1.0 - min(1.0, of_tools / float(lived.mean()))
-    again, asked = _computed_again(records, window), judging_s(records, window)[2]
+    again, asked = _computed_again(records, window), judging_s(records, window)[3]
     shorter, slower = _paces(records, window, sent[ended], samples["finish_s"][ended], at_engines, again, asked)
     # more in flight; and where the trainer need not wait, what lets it take batches sooner has more sent meanwhile
     waits = float(window.steps["wait_s"].sum()) / window.span_s
@@ -130,7 +130,7 @@ def _of_lives(
     end = np.array([life.end_s for life in path.lives])
     freed = np.array([life.freed for life in path.lives])
     paused = _paused(records, window, sent, end)
-    (of_tools, waiting, in_time), (judging, judged_here, asked) = of_tools_s, judging_s(records, window)
+    (of_tools, waiting, in_time), (judging, at_judges, judged_here, asked) = of_tools_s, judging_s(records, window)
     at_engines_s = _made_s(records, of_tools)
     tools = np.zeros(len(sent))
     if at_engines_s is not None:
@@ -164,8 +164,9 @@ def _of_lives(
     # A group keeps its place until it has its rewards.
     held = end - sent + np.array([x.loop_s + (x.scored_s if places_of_groups(scenario) else 0.0) for x in path.lives])
     # More in flight shares the fleet among more of them: each takes longer, and a batch needs as many as before.
-    # So do those that wait for a worker.
+    # So do those that wait for a worker, or for a judge.
     queued, fuller = LESS * tools * (waiting / of_tools if of_tools else 0.0), made * slower / MORE
+    queued += LESS * np.array(scored) * (at_judges / (judging + reward) if judging else 0.0)
     more = np.maximum(0.0, LESS * held - queued - fuller)
     capped = law.cap is not None or most or each
     if capped:
