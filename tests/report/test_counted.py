@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from fleetsim.api import load
 from fleetsim.cli.main import app
 from fleetsim.config import default_scenario, load_scenario, with_changes
 from fleetsim.export.perfetto.tracks import parse_steps
@@ -86,7 +87,7 @@ def test_values_that_nobody_gave_are_named_and_those_given_are_not(tmp_path: Pat
 def test_a_run_that_settles_late_says_what_a_shorter_one_shows() -> None:
     """Three instances without a cap begin in step, and all they hold drains in step for hundreds of steps."""
     free = {"trainer.batch_samples": 512, "fleet.instances": 3, "fleet.max_in_flight_samples_per_instance": None}
-    run = simulate(with_changes(load_scenario("presets/laminar"), {**free, "run.steps": 400}))
+    run = simulate(load("laminar", {**free, "run.steps": 400}).scenario)
     ((first,), (warning,)) = warmups_of([run]), unsettled([run])
     step_s = np.diff(run.steps["end_s"], prepend=0.0)
     assert first > len(step_s) / 3
