@@ -62,7 +62,7 @@ BINDINGS: dict[str, Binding] = {
     ),
     "longest_response": Binding(
         "the longest responses",
-        "the trainer waits for the longest responses of a batch: a sixth less of them saves more than more instances",
+        "the trainer waits for the longest responses of a batch: a lower cap on them saves more than more instances",
         "a lower --max-len, more batches ahead, or faster decoding of each response (a larger --tp, a faster --gpu)",
     ),
     "sync": Binding(

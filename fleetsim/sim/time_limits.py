@@ -55,14 +55,16 @@ def in_whole_rollouts(
     """The gains where a step counts by the whole rollouts that it trains, and that of limits `more` times as long.
 
     need: as of `needed`. of_need: what a thing makes of it, as a factor."""
-    limits, sent = limits_of(records.scenario), records.samples["sent_s"]
-    inside = (sent >= window.start_s) & (sent <= window.end_s)
+    limits, sent, group = limits_of(records.scenario), records.samples["sent_s"], records.samples["group"]
     # of a group of one nothing is left without it
     alone = {"dropped": "withheld"} if records.scenario.workload.group_size == 1 else {}
     policies = {alone.get(policy, policy) for _, policy in limits.values()}
-    if not limits or not inside.any():
+    inside = (sent >= window.start_s) & (sent <= window.end_s)
+    if policies != {"withheld"}:  # else what was not trained counts, too
+        inside = (records.groups["trained_step"] >= window.first)[group]
+    if not inside.any():
         return dict(gains)
-    _, group = np.unique(records.samples["group"][inside], return_inverse=True)
+    _, group = np.unique(group[inside], return_inverse=True)
     waits = float(window.steps["wait_s"].sum()) / window.span_s
 
     def of(factor: Floats | float) -> tuple[float, float]:
@@ -78,7 +80,7 @@ def in_whole_rollouts(
 
     def gain(saved: float, factor: Floats | float) -> float:
         then, so_often = of(factor)
-        return 1.0 - (1.0 - saved) * (1.0 - waits * (1.0 - so_often / often)) * whole / then
+        return float(1.0 - (1.0 - saved) * (1.0 - waits * (1.0 - so_often / often)) * whole / then)
 
     # what is cut goes on: on the path, and at engines and tools
     lives_s = sum((min(more, need[x.sample]) - 1.0) * (x.end_s - x.sent_s) for x in path.lives if need[x.sample] > 1.0)
