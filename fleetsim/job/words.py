@@ -62,7 +62,7 @@ BINDINGS: dict[str, Binding] = {
     ),
     "longest_response": Binding(
         "the longest responses",
-        "the trainer waits for the longest responses of a batch: a lower cap on them saves more than more instances",
+        "the trainer waits for the longest responses of a batch: a lower cap saves more than instances",
         "a lower --max-len, more batches ahead, or faster decoding of each response (a larger --tp, a faster --gpu)",
     ),
     "sync": Binding(
@@ -87,9 +87,8 @@ BINDINGS: dict[str, Binding] = {
     ),
     "time_limit": Binding(
         "the time limit",
-        "rollouts are cut before their end, and a longer limit makes more whole ones in a second than anything else "
-        "a fifth faster",
-        "a longer limit, or less of what takes a rollout's time: tools, engines that are full, responses",
+        "rollouts are cut, and a longer limit makes the most whole ones a second",
+        "a longer limit, faster tools, or more instances",
     ),
     "environment": Binding(
         "tools and rewards",
