@@ -172,7 +172,8 @@ class StationLimit(Struct, frozen=True):
 def binding_line(binding: str, scenario: Scenario, of: Mapping[str, Estimate]) -> str:
     """What binds, and which limits of stations are reached: "tools and rewards: the rate limit of tools, 20 calls per
     second; beside it all 64 sandboxes are in use". of: metrics by dotted name."""
-    name, limits = binding_words(binding, idle=of["trainer_idle_fraction"].mean).name, reached_limits(scenario, of)
+    idle = of["trainer_idle_fraction"].mean
+    name, limits = binding_words(binding, scenario, idle).name, reached_limits(scenario, of)
     first = next((one for one in limits if one.binding == binding and one.used >= FULL), None)
     if first is None:
         return name
