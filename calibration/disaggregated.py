@@ -16,8 +16,8 @@ import yaml
 from points import ACCEPTED
 from prompt_ranks import Load, first_s
 
+from fleetsim.calibrate.clients import closed_load, request_path
 from fleetsim.config import default_scenario, with_changes
-from fleetsim.engine.clients import closed_load, request_path
 from fleetsim.sim.engines import engine_of
 
 FILE = Path(__file__).resolve().parent / "public" / "disaggregated.yaml"

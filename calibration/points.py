@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import yaml
 
+from fleetsim.calibrate.clients import DIRECT, closed_load, request_path
 from fleetsim.config.engine import EngineConfig
 from fleetsim.engine import roofline, run_requests
-from fleetsim.engine.clients import DIRECT, closed_load, request_path
 from fleetsim.engine.gpus import GpuSpec, gpu_spec
 from fleetsim.engine.layout import Layout
 from fleetsim.engine.limits import EngineLimits

@@ -130,8 +130,8 @@ def seen_of(load: ClosedLoad, gpu: str, model: str, known: KnownError | None = N
     None = by their kind. Raises InputError for an engine that cannot be, and for a load that does not fit."""
     import numpy as np
 
+    from fleetsim.calibrate.clients import closed_load, request_path
     from fleetsim.config.load import default_scenario, with_changes
-    from fleetsim.engine import closed_load, request_path
     from fleetsim.engine.gpus import gpu_spec
     from fleetsim.engine.known_error import domain_of, known_error, sigma_of
     from fleetsim.engine.model.names import model_shape
@@ -219,7 +219,8 @@ def seen_by_clients(profile: Profile) -> tuple[ClientView, ...]:
     """Simulates 1 to 256 clients, as many as the engine's limits take at once."""
     import numpy as np
 
-    from fleetsim.engine import EngineLimits, closed_load, request_path
+    from fleetsim.calibrate.clients import closed_load, request_path
+    from fleetsim.engine import EngineLimits
     from fleetsim.sim.engines import step_time_as_measured
 
     held = profile.limits

@@ -3,7 +3,7 @@
 - How long an iteration takes: `step_time` is the seam; `roofline_step` makes one from `gpus` (data sheets), the model's
   shape (`model`) and the curves of its `operators`; `known_error` and `slowdown` say how far off.
 - What an instance holds: `limits`, `defaults` (what an engine takes where nobody says), `kv_memory`, `layout`.
-- Who runs when: `kernel`, compiled by `native` and `compiled`; `requests` and `clients` run it without a trainer.
+- Who runs when: `kernel`, compiled by `native` and `compiled`; `requests` run it without a trainer.
 - Drafts: `speculation`, `acceptance`. Weight syncs: `transport` (its three times) and `transfer`.
 - What a GPU costs: `prices`.
 
@@ -20,17 +20,7 @@ from typing import Any
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import LinearStepTime, StepTime, constant_rate
 
-__all__ = [
-    "EngineLimits",
-    "LinearStepTime",
-    "RequestResult",
-    "StepTime",
-    "closed_load",
-    "constant_rate",
-    "request_path",
-    "roofline",
-    "run_requests",
-]
+__all__ = ["EngineLimits", "LinearStepTime", "RequestResult", "StepTime", "constant_rate", "roofline", "run_requests"]
 
 
 def __getattr__(name: str) -> Any:
@@ -39,10 +29,6 @@ def __getattr__(name: str) -> Any:
         from fleetsim.engine import requests
 
         return getattr(requests, name)
-    if name in ("closed_load", "request_path"):
-        from fleetsim.engine import clients
-
-        return getattr(clients, name)
     if name == "roofline":
         from fleetsim.engine.roofline_step import roofline
 

@@ -64,7 +64,6 @@ _WHY: Mapping[str, str] = {
     "waste.stale": "stale at the queue",
     "waste.aborted": "aborted in flight",
     "waste.filtered": "filtered by their reward",
-    "waste.recomputed": "computed again",
     "waste.lost": "lost with failed instances",
 }
 # What holds a trainer that does not wait for samples: in words -> the metric.
@@ -318,9 +317,11 @@ def losses_line(estimates: Mapping[str, Estimate], scenario: Scenario) -> str | 
         why = "" if known else f": {why}"
         said.append(f"{of_all} of all samples, {of_longest} of the longest tenth{why}")
     most = max(_WHY, key=lambda name: estimates[name].mean)
-    if made >= _MADE and estimates[most].mean >= _LOST:
-        cause = "" if said else f", most of the others {_WHY[most]}"
-        said.append(f"{made:.2g} tokens made per trained token{cause}")
+    growth = estimates["queue_growth"].mean / scenario.trainer.batch_samples
+    if made >= _MADE and max(estimates[most].mean, growth) >= _LOST:
+        # what is not lost waits for the trainer at the end
+        cause = _WHY[most] if estimates[most].mean >= growth else "still in the queue"
+        said.append(f"{made:.2g} tokens made per trained token" + ("" if said else f", most of the others {cause}"))
     of_turns, of_samples = cut_shares(scenario.workload)
     cuts = {
         "responses cut at the cap": share_at_cap(response_law(scenario.workload)),

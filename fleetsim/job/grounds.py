@@ -20,7 +20,6 @@ from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.input_moves import InputPart, MetricRanges, Swing
 from fleetsim.job.nameplate import mean_output_tokens
 from fleetsim.job.settings import typed_for
-from fleetsim.job.trials import unit_of
 from fleetsim.job.words import THEMES
 from fleetsim.records import replace
 from fleetsim.tell.document import Block, Document, Listed, Section, Table, Words, page_only, terminal_only
@@ -226,13 +225,12 @@ _POOR = 0.15  # an error of the profile worth a warning of its own
 
 
 class Backlog(Struct, frozen=True):
-    """Finished samples that pile up. per_step, per_minute: by how many. enough: the fewest instances that make what the
-    trainer takes; None where no fewer do. until: samples that the buffer holds, which it comes to long after the run,
-    and older: by how many steps the trained samples are then older; None and infinite where nothing bounds it."""
+    """Finished samples that pile up. per_step, per_minute: by how many. until: samples that the buffer holds, which it
+    comes to long after the run, and older: by how many steps the trained samples are then older; None and infinite
+    where nothing bounds it. How many instances are better is the search's to say (`Alternatives.enough`)."""
 
     per_step: float
     per_minute: float
-    enough: int | None
     until: int | None = None
     older: float = math.inf
 
@@ -259,9 +257,7 @@ def backlog_of(scenario: Scenario, metrics: Mapping[str, Estimate]) -> Backlog |
         return None
     if metrics["trainer_idle_fraction"].mean > _WAITS:  # a full engine's samples come at once: the queue swings
         return None
-    n, unit = scenario.fleet.instances, unit_of(scenario)
-    enough = math.ceil(n * batch / (batch + growth) / unit) * unit
-    return Backlog(growth, 60.0 * growth / metrics["step_s"].mean, enough if enough < n else None, most, older)
+    return Backlog(growth, 60.0 * growth / metrics["step_s"].mean, most, older)
 
 
 def _surplus(scenario: Scenario, metrics: Mapping[str, Estimate]) -> float:
@@ -285,7 +281,7 @@ def backlog_line(scenario: Scenario, metrics: Mapping[str, Estimate]) -> str | N
     bound = (
         "without bound" if found.until is None else f"until it holds {found.until:,}, {round(found.older)} batches more"
     )
-    return f"grows {bound}, by {found.rate}: {_remedy(scenario, found)}"
+    return f"grows {bound}, by {found.rate}: {_remedy(scenario)}"
 
 
 def backlog_warnings(scenario: Scenario, metrics: Mapping[str, Estimate]) -> tuple[str, ...]:
@@ -301,18 +297,14 @@ def backlog_warnings(scenario: Scenario, metrics: Mapping[str, Estimate]) -> tup
         f"the backlog grows {bound}: {found.rate} more than the trainer takes, "
         f"{units.count(round(metrics['queue_depth'].mean))} in the buffer on average and the oldest trained sample "
         f"{units.count(round(metrics['staleness_steps.max'].mean))} steps old, and older with every step. "
-        f"{then}: {_remedy(scenario, found)}",
+        f"{then}: {_remedy(scenario)}",
     )
 
 
-def _remedy(scenario: Scenario, found: Backlog) -> str:
+def _remedy(scenario: Scenario) -> str:
     capacity = f"--set buffer.capacity_samples={_BATCHES * scenario.trainer.batch_samples}"
     capacity += " --set buffer.on_full=block" if scenario.buffer.on_full != "block" else ""
-    fewer = "" if found.enough is None else f"; or use {units.plural(found.enough, 'instance')}, which are enough"
-    return (
-        f"bound the queue with --set admission.law=version_window --max-staleness {_VERSIONS}, "
-        f"or with {capacity}{fewer}"
-    )
+    return f"bound the queue with --set admission.law=version_window --max-staleness {_VERSIONS}, or with {capacity}"
 
 
 def range_warnings(profile: EngineSource) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ from fleetsim.job.typed_words import contradictions, given_twice, overrides, unu
 from fleetsim.records import replace
 
 if TYPE_CHECKING:
-    from fleetsim.sim.profile_facts import Profiled
+    from fleetsim.job.profile_facts import Profiled
 
 # A scenario file or a shipped name, a mapping like a file's, or nothing but the defaults.
 Start = str | os.PathLike[str] | Mapping[str, Any] | None
@@ -221,8 +221,8 @@ def _engine(scenario: Scenario, given: set[str]) -> tuple[Profiled, list[Problem
     """The scenario with its profile's facts, and what is wrong with its engine: an unknown GPU, a model too large..."""
     from fleetsim.engine.prices import prices_of
     from fleetsim.engine.transport import sync_times
+    from fleetsim.job.profile_facts import Profiled, as_profiled
     from fleetsim.sim.engines import engine_of, in_engine
-    from fleetsim.sim.profile_facts import Profiled, as_profiled
 
     profiled = Profiled(scenario)
     problems: dict[str, Problem] = {}

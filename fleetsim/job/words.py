@@ -28,7 +28,7 @@ from fleetsim.policies.samples import AGE_ACTIONS, IN_FLIGHT
 from fleetsim.quantities import quantity
 from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of, profile_of
-from fleetsim.sim.stations import FULL, TIME_LIMITS, stations_of
+from fleetsim.sim.stations import FULL, TIME_LIMITS, limits_of, stations_of
 
 
 class Binding(Struct, frozen=True):
@@ -62,7 +62,7 @@ BINDINGS: dict[str, Binding] = {
     ),
     "longest_response": Binding(
         "the longest responses",
-        "the trainer waits for the longest responses of a batch, which take so long however many instances there are",
+        "the trainer waits for the longest responses of a batch: a lower cap saves more than instances",
         "a lower --max-len, more batches ahead, or faster decoding of each response (a larger --tp, a faster --gpu)",
     ),
     "sync": Binding(
@@ -84,6 +84,11 @@ BINDINGS: dict[str, Binding] = {
         "judges",
         "responses wait for a judge, a teacher or a reference, while the trainer waits for them",
         "more engines of the judge (stations.judge.instances), faster ones, shorter answers or fewer votes",
+    ),
+    "time_limit": Binding(
+        "the time limit",
+        "rollouts are cut, and a longer limit makes the most whole ones a second",
+        "a longer limit, faster tools, or more instances",
     ),
     "environment": Binding(
         "tools and rewards",
@@ -111,6 +116,11 @@ def binding_words(binding: str, scenario: Scenario | None = None, idle: float = 
     if scenario is None:
         return words
     a, unit = scenario.admission, scenario.fleet.in_flight_unit
+    if binding == "time_limit":
+        limits = limits_of(scenario)
+        paths = units.listed([f"stations.{name}.timeout_s" for name in limits], "or")
+        named = f"the time limit of {units.listed([f'{name}s' for name in limits])}"
+        return replace(words, name=named, lift=words.lift.replace("a longer limit", f"a longer {paths}"))
     looser, cap = LAWS[a.law].looser, LAWS[a.law].cap
     if binding == "staleness_window":
         lift = looser.lift if isinstance(looser, Looser) else BINDINGS[binding].lift.partition(",")[0]
@@ -162,7 +172,8 @@ class StationLimit(Struct, frozen=True):
 def binding_line(binding: str, scenario: Scenario, of: Mapping[str, Estimate]) -> str:
     """What binds, and which limits of stations are reached: "tools and rewards: the rate limit of tools, 20 calls per
     second; beside it all 64 sandboxes are in use". of: metrics by dotted name."""
-    name, limits = binding_words(binding, idle=of["trainer_idle_fraction"].mean).name, reached_limits(scenario, of)
+    idle = of["trainer_idle_fraction"].mean
+    name, limits = binding_words(binding, scenario, idle).name, reached_limits(scenario, of)
     first = next((one for one in limits if one.binding == binding and one.used >= FULL), None)
     if first is None:
         return name

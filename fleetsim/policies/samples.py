@@ -123,13 +123,11 @@ class Lost(Struct, frozen=True, kw_only=True):
     """What a policy does with a rollout that is lost.
 
     says: what becomes of it, in a few words. ends: it is scored and takes its place in the batch, as it is. told: its
-    share of all rollouts stands beside the samples that are lost, which it is not among; the word for it. whole: the
-    batch has a whole rollout in the end.
+    share of all rollouts stands beside the samples that are lost, which it is not among; the word for it.
     """
 
     says: str
     ends: bool = False
-    whole: bool = False
     told: str = ""
 
 
@@ -138,10 +136,10 @@ LOST: Mapping[LostName, Lost] = complete(
     {
         "dropped": Lost(says="its group is trained without it"),
         "truncated": Lost(says="trained with what it has", ends=True, told="truncated"),
-        "retried": Lost(says="from its prompt, thrice at most", told="retried", whole=True),
+        "retried": Lost(says="from its prompt, thrice at most", told="retried"),
         "masked": Lost(says="in the batch, not learned from", ends=True),
-        "withheld": Lost(says="its group is replaced", whole=True),
-        "waited": Lost(says="until its end", ends=True, told="waited for", whole=True),
+        "withheld": Lost(says="its group is replaced"),
+        "waited": Lost(says="until its end", ends=True, told="waited for"),
     },
 )
 

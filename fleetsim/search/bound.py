@@ -52,7 +52,7 @@ from fleetsim.job.nameplate import context_in_flight, mean_prompt_tokens, sample
 from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of
-from fleetsim.sim.stations import stations_of
+from fleetsim.sim.stations import loses_rollouts
 from fleetsim.workload.groups import GroupSource
 from fleetsim.workload.lengths import mean_length
 from fleetsim.workload.streams import seed_sequence
@@ -170,7 +170,7 @@ class Bounds:
         """
         lengths = _lengths(scenario)
         deep = ahead is not None and ahead + 1 > look_steps(scenario) / _STEADY
-        selects = _selects(scenario) if ahead is None else deep or _loses(scenario)
+        selects = _selects(scenario) if ahead is None else deep or loses_rollouts(scenario)
         training = _training_s(scenario, lengths, pools, selects)
         generating = np.zeros(1) if selects else _LEFT * self._full_s(scenario, lengths, pools.instances)
         return training + generating if together else np.maximum(training, generating)
@@ -277,7 +277,7 @@ def _training_s(scenario: Scenario, lengths: DecodeLengths, pools: PoolSizes, se
     """Seconds of training on the lengths that a run draws. selects: on those that are finished first."""
     samples = scenario.trainer.batch_samples
     output = 0.0 if selects else lengths.mean
-    tokens = 0.0 if _loses(scenario) else samples * (mean_prompt_tokens(scenario) + output)
+    tokens = 0.0 if loses_rollouts(scenario) else samples * (mean_prompt_tokens(scenario) + output)
     return _least(scenario, "trainer_slowdown") * (pools.fixed_s + _LEFT * tokens * pools.per_token_s)
 
 
@@ -295,17 +295,11 @@ def _selects(scenario: Scenario) -> bool:
     return _chosen(scenario) or batches_out(scenario) > look_steps(scenario) / _STEADY
 
 
-def _loses(scenario: Scenario) -> bool:
-    """Whether rollouts may end before their last token, or groups be trained without some of them."""
-    stations = stations_of(scenario).values()
-    return any((s.timeout_s is not None or s.failure_share) and s.lost != "waited" for s in stations)
-
-
 def _chosen(scenario: Scenario) -> bool:
     """Whether more is started than is trained, some are lost, or lengths drift: what is trained is then not as what is
     drawn."""
     b, drifts = scenario.buffer, any(event.length_factor is not None for event in scenario.run.events)
-    return b.oversampling > 1 or b.group_oversampling > 1 or drifts or _loses(scenario)
+    return b.oversampling > 1 or b.group_oversampling > 1 or drifts or loses_rollouts(scenario)
 
 
 def _workers_s(scenario: Scenario) -> dict[str, float]:

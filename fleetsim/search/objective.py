@@ -32,11 +32,11 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.prices import Prices, prices_of
 from fleetsim.estimates import Estimate
 from fleetsim.job.trainer_scaling import takes_turns, trainer_gpus
-from fleetsim.policies.samples import LOST
+from fleetsim.quantities import WHOLE
 from fleetsim.records import replace
 from fleetsim.sim.judges import judges_usd_per_h
 from fleetsim.sim.pools import pools_paid
-from fleetsim.sim.stations import HOUR_S, TIME_LIMITS, stations_of, workers_usd_per_h
+from fleetsim.sim.stations import HOUR_S, loses_rollouts, workers_usd_per_h
 
 # --- What a fleet must hold to be recommended, and the rule by which a simulated fleet holds it.
 
@@ -125,11 +125,9 @@ def objective(scenario: Scenario, instances: int, step_s: float, beside_usd: flo
 
 
 def whole_share(scenario: Scenario, of: Callable[[str], float]) -> float:
-    """Share of the batch that no time limit has cut, dropped or masked: a fleet that is too small to end its rollouts
-    in time has short steps, and is no better for it. of: a metric's mean."""
-    limits = {name: station for name, station in stations_of(scenario).items() if name in TIME_LIMITS}
-    lost = sum(of(f"stations.{name}.lost") for name, limit in limits.items() if not LOST[limit.lost].whole)
-    return max(_LEAST_WHOLE, 1.0 - lost / scenario.trainer.batch_samples)
+    """Share of the batch that no station and no time limit has cut, dropped or masked: a fleet that is too small to end
+    its rollouts in time has short steps, and is no better for it. of: a metric's mean."""
+    return max(_LEAST_WHOLE, of(WHOLE.name)) if loses_rollouts(scenario) else 1.0
 
 
 def beside_usd_per_h(scenario: Scenario) -> float:

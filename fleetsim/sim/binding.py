@@ -23,6 +23,7 @@ from fleetsim.sim.load import Mix, given_up_s, in_flight, mix_of, shared_with
 from fleetsim.sim.records import Records
 from fleetsim.sim.stations import saturated_s, stations_full, tools_s
 from fleetsim.sim.thrown_away import between_syncs, thrown_sooner
+from fleetsim.sim.time_limits import in_whole_rollouts, limits_of, needed
 from fleetsim.sim.window import StepWindow, window_of
 from fleetsim.workload.lengths import mean_length
 
@@ -37,10 +38,14 @@ LESS = 1.0 - 1.0 / MORE
 EQUAL = 0.9
 # Moments of a sample's life at which the load is looked at.
 _LOOKS = 8
+# Samples that stand for all.
+_SOME = 500
 
 
 # What only waits for a station or a judge that sets the pace.
-_AHEAD = {"staleness_window", "in_flight_cap", "rollout", "longest_response"}
+_FULLER = {"staleness_window", "in_flight_cap"}
+_OF_TRAINER = {"trainer", "sync", "checkpoint", "evaluation"}
+_AHEAD = {*_FULLER, "rollout", "longest_response"}
 # What is read of the samples. The rest of a run is small, or not needed.
 _READ = ("sent_s", "finish_s", "status", "target", "made", "prompt", "group")
 # A run of more samples is answered at once: many of them would fill the memory, and beside them the answer takes no
@@ -53,7 +58,7 @@ def binding_of(records: Records, window: StepWindow) -> str:
     more."""
     gains = gains_of(records, window)
     most = max(gains.values())
-    return next(name for name in sorted(gains, key="trainer".__eq__) if gains[name] >= EQUAL * most)
+    return next(name for name in sorted(gains, key="trainer".__eq__) if gains[name] >= most - (1.0 - EQUAL) * abs(most))
 
 
 def gains_of(records: Records, window: StepWindow) -> dict[str, float]:
@@ -76,23 +81,56 @@ def gains_of(records: Records, window: StepWindow) -> dict[str, float]:
     own = {"trainer": path.train_s, **path.held_s, "sync": path.sync_s}
     saved = {name: LESS * seconds for name, seconds in own.items()}
     saved["trainer"] -= thrown_sooner(records, window, path, saved["trainer"])
+    of_tools = tools_s(records, window)
+    need = needed(records, of_tools[0])
     if waits > SMALL_WAIT * span and (first := _pacemaker(records, window)) is not None:
         # A fifth more of it serves a fifth more; what comes before it and after it only waits longer.
-        return dict.fromkeys(saved.keys() | _AHEAD, 0.0) | {first: min(waits / span, LESS)}
-    if path.lives and waits + saved["sync"] > EQUAL * max(saved.values()):  # else nothing of them can promise more
-        saved |= {name: min(waits, seconds) for name, seconds in _of_lives(records, window, path).items()}
+        saved = dict.fromkeys(saved.keys() | _AHEAD, 0.0) | {first: min(waits, LESS * span)}
+    elif path.lives and waits + saved["sync"] > EQUAL * max(saved.values()):  # else nothing of them can promise more
+        of_lives = _of_lives(records, window, path, of_tools, need)
+        saved |= {name: min(waits, seconds) for name, seconds in of_lives.items()}
     saved["sync"] += saved.pop("pauses", 0.0)
-    return {name: seconds / span for name, seconds in saved.items()}
+    gains = {name: seconds / span for name, seconds in saved.items()}
+    if not limits_of(records.scenario):
+        return gains
+    return in_whole_rollouts(records, window, path, need, gains, _of_need(records, window, of_tools[0], gains), MORE)
 
 
-def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[str, float]:
-    """Seconds that a fifth of each thing would save on the lives that are waited for."""
+def _of_need(
+    records: Records, window: StepWindow, of_tools: float, gains: dict[str, float]
+) -> dict[str, Floats | float]:
+    """What a fifth more of each thing makes of the time that a rollout needs, as a factor."""
+    samples, sent, cap = records.samples, sent_s(records), max(1.0, longest_of_a_batch(records) / MORE)
+    ended = np.flatnonzero((samples["finish_s"] > window.start_s) & (sent >= 0) & (samples["finish_s"] > sent))
+    ended = ended[:: 1 + len(ended) // _SOME]
+    if not len(ended):
+        return {}
+    lived = samples["finish_s"][ended] - sent[ended]
+    at_engines = 1.0 - min(1.0, of_tools / float(lived.mean()))
+    again, asked = _computed_again(records, window), judging_s(records, window)[3]
+    shorter, slower = _paces(records, window, sent[ended], samples["finish_s"][ended], at_engines, again, asked)
+    # more in flight; and where the trainer need not wait, what lets it take batches sooner has more sent meanwhile
+    waits = float(window.steps["wait_s"].sum()) / window.span_s
+    fuller = {name: (1.0 - waits) * gains[name] / LESS for name in _OF_TRAINER & gains.keys()}
+    fuller |= dict.fromkeys(_FULLER & gains.keys(), 1.0)
+    at_tools: dict[str, Floats | float] = {"environment": 1.0 - (1.0 - at_engines) * LESS} if of_tools > 0.0 else {}
+    return at_tools | {
+        "rollout": 1.0 - at_engines * float(shorter.mean()),
+        "longest_response": np.minimum(1.0, cap / samples["target"].clip(1)),
+        **{name: 1.0 + at_engines * float(slower.mean()) * share for name, share in fuller.items()},
+    }
+
+
+def _of_lives(
+    records: Records, window: StepWindow, path: CriticalPath, of_tools_s: tuple[float, float, float], need: Floats
+) -> dict[str, float]:
+    """Seconds that a fifth of each thing would save on the lives that are waited for. need: as of `needed`."""
     scenario = records.scenario
     sent = np.array([life.sent_s for life in path.lives])
     end = np.array([life.end_s for life in path.lives])
     freed = np.array([life.freed for life in path.lives])
     paused = _paused(records, window, sent, end)
-    (of_tools, waiting, in_time), (judging, judged_here, asked) = tools_s(records, window), judging_s(records, window)
+    (of_tools, waiting, in_time), (judging, at_judges, judged_here, asked) = of_tools_s, judging_s(records, window)
     at_engines_s = _made_s(records, of_tools)
     tools = np.zeros(len(sent))
     if at_engines_s is not None:
@@ -104,6 +142,10 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     made = making + np.array(scored) * (judged_here / (judging + reward) if judged_here else 0.0)
     again, at_engines = _computed_again(records, window), float(making.sum() / max(SAME_S, (making + tools).sum()))
     shorter, slower = _paces(records, window, sent, end, at_engines, again, asked)
+    # one that is cut takes as long until it would be done in time
+    over = np.maximum(1.0, need)
+    late = over[[life.sample for life in path.lives]]
+    shorter, tools = 1.0 - np.minimum(1.0, late * (1.0 - shorter)), np.where(late > 1.0, 0.0, tools)
     law, fleet = law_of(scenario), scenario.fleet
     in_groups, by_engines = fleet.in_flight_unit == "groups", law.engines_limit
     # What the engines hold at most is their cap, where a law lets them be as full as they can be.
@@ -122,8 +164,9 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     # A group keeps its place until it has its rewards.
     held = end - sent + np.array([x.loop_s + (x.scored_s if places_of_groups(scenario) else 0.0) for x in path.lives])
     # More in flight shares the fleet among more of them: each takes longer, and a batch needs as many as before.
-    # So do those that wait for a worker.
+    # So do those that wait for a worker, or for a judge.
     queued, fuller = LESS * tools * (waiting / of_tools if of_tools else 0.0), made * slower / MORE
+    queued += LESS * np.array(scored) * (at_judges / (judging + reward) if judging else 0.0)
     more = np.maximum(0.0, LESS * held - queued - fuller)
     capped = law.cap is not None or most or each
     if capped:
@@ -146,7 +189,7 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     if by_engines and own:  # more of them have more in flight when a sync throws it away
         saved["rollout"] = max(saved["rollout"], between_syncs(records, window, path, math.inf, MORE))
     cap = max(1.0, longest_of_a_batch(records) / MORE)
-    by_life = float(_cut(records, path, cap, making, shorter, at_engines_s).sum())
+    by_life = float(_cut(records, path, cap, making, shorter, at_engines_s, over).sum())
     saved["longest_response"] = max(by_life, between_syncs(records, window, path, cap))
     judged = path.scoring_s * judging / (judging + reward) if judging > 0 else 0.0
     scoring = max(path.scoring_s - judged + in_time * float(tools.sum()), full_s)
@@ -241,7 +284,13 @@ def _paces(
 
 
 def _cut(
-    records: Records, path: CriticalPath, cap: float, making: Floats, shorter: Floats, at_engines_s: Floats | None
+    records: Records,
+    path: CriticalPath,
+    cap: float,
+    making: Floats,
+    shorter: Floats,
+    at_engines_s: Floats | None,
+    over: Floats,
 ) -> Floats:
     """Seconds that would be saved on each life, if no response were longer than a cap.
 
@@ -252,7 +301,9 @@ def _cut(
     samples, groups, buffer = records.samples, records.groups, records.scenario.buffer
     tokens, finish = samples["target"].astype(np.float64), np.where(samples["status"] == DONE, samples["finish_s"], -1)
     lived = np.maximum(0.0, finish - sent_s(records))
-    cut = (1.0 - cap / np.maximum(cap, tokens)) * (lived if at_engines_s is None else np.minimum(lived, at_engines_s))
+    cut = (1.0 - np.minimum(1.0, over * cap / np.maximum(cap, tokens))) * (
+        lived if at_engines_s is None else np.minimum(lived, at_engines_s)
+    )
     first = groups["first"]
     sooner = np.maximum.reduceat(finish, first) - np.maximum.reduceat(finish - cut, first)
     ready = np.sort(path.ready_s - sooner[path.groups])
@@ -277,7 +328,8 @@ def _cut(
 def longest_of_a_batch(records: Records) -> float:
     """Tokens of the longest response that a step trains, median over the steps."""
     groups, samples = records.groups, records.samples
-    longest = np.maximum.reduceat(np.where(samples["status"] == DONE, samples["target"], 0), groups["first"])
+    held = (samples["status"] == DONE) | bool(limits_of(records.scenario))
+    longest = np.maximum.reduceat(np.where(held, samples["target"], 0), groups["first"])
     trained = groups["trained_step"] >= 0
     each = np.zeros(int(groups["trained_step"].max()) + 1)
     np.maximum.at(each, groups["trained_step"][trained], longest[trained])

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.scenario import Scenario
-from fleetsim.engine.kernel.tables import DONE, G_FILTERED
+from fleetsim.engine.kernel.tables import G_FILTERED
 from fleetsim.policies.samples import IN_FLIGHT
-from fleetsim.sim.load import given_up_s
+from fleetsim.sim.load import ended_s, given_up_s
 from fleetsim.sim.records import CHECKPOINT, EVALUATION, SYNC_HELD, TRAINER_DOES, WAIT, Records
 
 # Two events of one moment differ by rounding alone.
@@ -133,8 +133,7 @@ class _Walk:
 
     @cached_property
     def finish(self) -> NDArray[np.float64]:
-        samples = self.records.samples
-        return np.where(samples["status"] == DONE, samples["finish_s"], -1.0)
+        return ended_s(self.records, self.sent)
 
     @cached_property
     def came(self) -> NDArray[np.float64]:

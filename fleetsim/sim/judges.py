@@ -289,18 +289,19 @@ def judge_metrics(records: Records, window: StepWindow) -> dict[str, dict[str, f
     return found
 
 
-def judging_s(records: Records, window: StepWindow) -> tuple[float, float, float]:
+def judging_s(records: Records, window: StepWindow) -> tuple[float, float, float, float]:
     """Seconds that a sample is with its judges, on average: with the slowest of samples, then with that of groups. Of
-    these, seconds with a judge that asks the rollout's own engines; and how many of its requests are there."""
-    each, here, held = {"sample": 0.0, "group": 0.0}, 0.0, 0.0
+    these, seconds that it waits there, and seconds with a judge that asks the rollout's own engines; and how many of
+    its requests are there."""
+    each, here, held = {"sample": (0.0, 0.0), "group": (0.0, 0.0)}, 0.0, 0.0
     for judge, at in zip(judges_of(records.scenario).values(), _grown(records, window), strict=True):
         of = at.all
         if of["answered"]:
             spent = of["waited_s"] + of["served_s"]
-            each[judge.per] = max(each[judge.per], spent / of["answered"])
+            each[judge.per] = max(each[judge.per], (spent / of["answered"], of["waited_s"] / of["answered"]))
             if judge.at == "rollout":
                 here, held = spent / of["answered"], spent / window.span_s
-    return sum(each.values()), here, held
+    return sum(each[of][0] for of in each), sum(each[of][1] for of in each), here, held
 
 
 def judges_full(records: Records, window: StepWindow, more: float) -> bool:

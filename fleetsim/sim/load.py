@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from fleetsim.engine.kernel.tables import GONE
+from fleetsim.engine.kernel.tables import DONE, GONE
 from fleetsim.engine.step_time import StepTime
 from fleetsim.sim.records import Records
+from fleetsim.sim.stations import limits_of
 
 Floats = NDArray[np.float64]
 # Samples of a run from which their mean lengths are taken.
@@ -79,6 +82,13 @@ def given_up_s(records: Records) -> Floats:
     in_flight = (samples["status"] == GONE) & (samples["finish_s"] < 0) & (samples["sent_s"] >= 0)
     found: Floats = np.where(in_flight, when[samples["group"]], -1.0)
     return found
+
+
+def ended_s(records: Records, sent: Floats) -> Floats:
+    """When each sample was done or, of a group that was trained without it, its time was over; else below 0."""
+    done = np.where(records.samples["status"] == DONE, records.samples["finish_s"], -1.0)
+    limit_s, _ = limits_of(records.scenario).get("episode", (math.inf, ""))
+    return done if limit_s == math.inf else np.maximum(done, np.minimum(given_up_s(records), sent + limit_s))
 
 
 def shared_with(units: Floats, instances: float) -> Floats:

@@ -13,7 +13,7 @@ from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_FILTERED, G_OVERFLO
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.policies.samples import AGE_ACTIONS
-from fleetsim.quantities import CACHE_HIT, EVALUATION_S, HOST_HIT, PREFILL_BUSY
+from fleetsim.quantities import CACHE_HIT, EVALUATION_S, HOST_HIT, PREFILL_BUSY, WHOLE
 from fleetsim.sim.binding import binding_of
 from fleetsim.sim.fleet_settings import lent_instances, paces
 from fleetsim.sim.judges import judge_metrics, judged_here, judges_gpus
@@ -21,7 +21,7 @@ from fleetsim.sim.load import mix_of
 from fleetsim.sim.pools import mean_kv_blocks
 from fleetsim.sim.records import NOT_TRAINING, Records
 from fleetsim.sim.spot import spot_metrics
-from fleetsim.sim.stations import station_metrics, station_usd, stations_of
+from fleetsim.sim.stations import loses_rollouts, station_metrics, station_usd, stations_of
 from fleetsim.sim.window import StepWindow, window_of
 
 DAY_S = 86_400.0
@@ -105,6 +105,7 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         "kv_use": window.total("block_s") / (busy * mean_kv_blocks(records)) if busy > 0 else 0.0,
         "trained_length_bias": _length_bias(records, window),
         "samples_lost": _samples_lost(records, window),
+        **_whole(records, window),
         **_of_prefill(records, window),
         **_of_host(records, window),
         **_of_evaluations(records, window),
@@ -228,6 +229,16 @@ def _masked_samples(records: Records, window: StepWindow) -> float:
         return 0.0
     samples = records.samples
     return float(samples["made"][(samples["masked"] == 1) & _trained_in(records, window)[samples["group"]]].sum())
+
+
+def _whole(records: Records, window: StepWindow) -> dict[str, float]:
+    """Of the rollouts of the batches those that are whole, where a station or a time limit may lose some."""
+    if not loses_rollouts(records.scenario):
+        return {}
+    samples = records.samples
+    whole = (samples["status"] == DONE) & (samples["masked"] == 0) & (samples["made"] >= samples["target"])
+    trained = float(np.count_nonzero(whole & _trained_in(records, window)[samples["group"]]))
+    return {WHOLE.name: trained / (len(window.steps) * records.scenario.trainer.batch_samples)}
 
 
 def _trained_in(records: Records, window: StepWindow) -> NDArray[np.bool_]:

@@ -202,7 +202,7 @@ _GROWS = 0.7
 # A run is so many times as long as all that is in flight at least: batches of half a filling show bursts.
 _FILLINGS = 4
 # A beginning that is more of a run may be how it goes on: MSER leaves out whatever comes before a calm end.
-_BEGINNING = 1 / 3
+BEGINNING = 1 / 3
 # The first look, and by how much later ones are apart.
 _FIRST, _APART = 24, 1.25
 
@@ -227,7 +227,7 @@ class Steady:
         self._look = int(_APART * steps)
         step_s = np.array([b - a for a, b in pairwise(self._ends)])
         first = warmup_steps(self._scenario, step_s)
-        if first - least_warmup_steps(self._scenario) > _BEGINNING * steps:
+        if first - least_warmup_steps(self._scenario) > BEGINNING * steps:
             return False
         return off_by(step_s[first:], self._period) <= PRECISION
 

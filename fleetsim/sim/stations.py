@@ -44,6 +44,18 @@ def stations_of(scenario: Scenario) -> dict[str, StationConfig]:
     return {name: station for name, station in found.items() if _limits(station)}
 
 
+def limits_of(scenario: Scenario) -> dict[str, tuple[float, str]]:
+    """Name -> seconds and policy, of the time limits that end a rollout."""
+    found = {name: at for name, at in stations_of(scenario).items() if name in TIME_LIMITS and at.lost != "waited"}
+    return {name: (at.timeout_s or math.inf, at.lost) for name, at in found.items()}
+
+
+def loses_rollouts(scenario: Scenario) -> bool:
+    """Whether a station or a time limit may lose any."""
+    stations = stations_of(scenario).values()
+    return any((at.timeout_s is not None or at.failure_share > 0.0) and at.lost != "waited" for at in stations)
+
+
 def _limits(station: StationConfig) -> bool:
     return any(getattr(station, name) != getattr(_PLAIN, name) for name in StationConfig.model_fields)
 

@@ -296,14 +296,14 @@ def _answer(job: Job, result: Replicated, steady: bool = True) -> SimulateResult
     from fleetsim.job.grounds import backlog_warnings, range_warnings
     from fleetsim.job.metrics import Metrics
     from fleetsim.job.trials import flat, remembered, simulated
-    from fleetsim.simulate.run_view import early_events, warmups_of
+    from fleetsim.simulate.run_view import early_events, unsettled, warmups_of
 
     scenario = result.scenario
     source = engine_source(scenario, scenario.fleet.instances, result.runs)
     metrics = flat(result.metrics)
     binding = str(metrics.pop("binding"))
     early, backlog = early_events(scenario, warmups_of(result.runs)), backlog_warnings(scenario, metrics)
-    warnings = (*job.notes, *backlog, *early, *range_warnings(source))
+    warnings = (*job.notes, *backlog, *early, *unsettled(result.runs), *range_warnings(source))
     others = Later(partial(alternatives_here, scenario, remembered(simulated), job.given))
     return SimulateResult(job, scenario, Metrics(metrics), binding, source, warnings, result, others, steady)
 

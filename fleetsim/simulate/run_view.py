@@ -19,7 +19,8 @@ from fleetsim.job.input_moves import MetricRanges
 from fleetsim.quantities import CATALOGUE, RARE, RARE_METRICS, Quantity, quantity
 from fleetsim.search.change import Change
 from fleetsim.sim.records import Records
-from fleetsim.sim.window import warmup_steps
+from fleetsim.sim.run import BEGINNING
+from fleetsim.sim.window import least_warmup_steps, warmup_steps
 from fleetsim.tell.document import Table, Words, estimated
 
 # What a terminal shows of the metrics, in reading order.
@@ -161,6 +162,20 @@ def counted_words(warmups: Sequence[int], steps: int) -> str:
     low, high = min(warmups), max(warmups)
     others = "" if low == high else f", {low} to {high} steps by replication"
     return f"counted: steps {first} to {last} (the rest is warm-up{others})"
+
+
+def unsettled(runs: Sequence[Records]) -> tuple[str, ...]:
+    """A warning where a run was over before it had settled: it begins with a long swing that its metrics leave out, and
+    that a run of its own length, or a shorter one, has."""
+    for run, first in zip(runs, warmups_of(runs), strict=True):
+        step_s, floor = run.steps["end_s"] - run.steps["start_s"], least_warmup_steps(run.scenario)
+        if first - floor > BEGINNING * len(step_s):
+            before, after = (units.seconds(float(part.mean())) for part in (step_s[floor:first], step_s[first:]))
+            return (
+                f"the run settles late: steps {floor} to {first - 1} of {len(step_s)} are left out, in which a step "
+                f"takes {before} instead of {after}; a run of a few hundred steps may show either",
+            )
+    return ()
 
 
 def early_events(scenario: Scenario, warmups: Sequence[int]) -> tuple[str, ...]:

@@ -45,6 +45,8 @@ def bound_by(binding: str, alternatives: Alternatives, scenario: Scenario, step_
     binds: no lever moves it. A lever that shortens the step by luck or by more, which few runs cannot tell, contradicts
     nothing.
     """
+    if binding == "time_limit":
+        return binding  # of whole rollouts, of which neither bounds nor levers tell
     for resource, seconds in Bounds(steady=True).by_resource(scenario).items():
         if resource in _RESOURCES and seconds > _ALL * step_s:
             return binding if binding in _RESOURCES[resource] else _RESOURCES[resource][0]

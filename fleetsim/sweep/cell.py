@@ -26,11 +26,11 @@ from fleetsim.errors import InputError, OutsideError, Problem, StuckError
 from fleetsim.estimates import Estimate, estimate
 from fleetsim.files import hold
 from fleetsim.job.derived_values import TP, instance_gpus, with_derived
+from fleetsim.job.profile_facts import as_profiled
 from fleetsim.job.trials import flat
 from fleetsim.quantities import METRICS, RARE_METRICS, RUN_METRICS
 from fleetsim.sim.engines import in_engine, profile_of
 from fleetsim.sim.metrics import metrics_of
-from fleetsim.sim.profile_facts import as_profiled
 from fleetsim.sim.run import simulate
 from fleetsim.sweep.grid import Grid
 

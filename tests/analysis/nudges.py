@@ -19,6 +19,7 @@ from fleetsim.sim.binding import MORE, longest_of_a_batch
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
+from fleetsim.sim.stations import limits_of
 
 # The window, which most jobs use, is drawn twice.
 DRAWN = [name for name in LAWS for _ in range(2 if name == "version_window" else 1)]
@@ -121,6 +122,22 @@ def job_of_groups(seed: int) -> Scenario:
     return with_changes(s, {"fleet.in_flight_unit": "groups", **caps})
 
 
+def job_of_limits(seed: int) -> Scenario:
+    """A random job whose rollouts have a time limit, which many or few of them do not keep."""
+    s, r = (random_job if seed % 3 == 0 else job_of_agents)(80_000 + seed), random.Random(80_000 + seed)
+    run = simulate(s)
+    lived = (run.samples["finish_s"] - run.samples["sent_s"])[run.samples["finish_s"] > 0]
+    limit_s = float(np.quantile(lived, r.choice([0.3, 0.5, 0.8, 0.9, 0.95])))
+    lost = r.choice(["dropped", "truncated", "truncated", "masked", "retried", "withheld"])
+    return with_changes(s, {"stations.episode": {"timeout_s": limit_s, "lost": lost}})
+
+
+def whole_step_s(run: Records) -> float:
+    """Seconds of a step for each batch of whole rollouts that it trains."""
+    metrics = metrics_of(run)
+    return float(metrics["step_s"]) / max(0.01, metrics.get("whole_rollouts", 1.0))
+
+
 def nudges(s: Scenario, longest: float) -> Iterator[tuple[str, dict[str, Any], float]]:
     """(what is moved, the changes, by which factor) for everything that the job has.
 
@@ -159,6 +176,8 @@ def nudges(s: Scenario, longest: float) -> Iterator[tuple[str, dict[str, Any], f
         yield "evaluation", {"evaluation.seconds": s.evaluation.seconds / MORE}, MORE
     if t.checkpoint.stall_s:
         yield "checkpoint", {"trainer.checkpoint.stall_s": t.checkpoint.stall_s / MORE}, MORE
+    for name, (limit_s, _) in limits_of(s).items():
+        yield "time_limit", {f"stations.{name}.timeout_s": limit_s * MORE}, MORE
     judge = s.stations.judge
     counts: list[tuple[str, str, int, int | None]] = [
         ("environment", "stations.tools.workers", 1, s.stations.tools.workers),
@@ -227,19 +246,20 @@ def _scaled(law: Any) -> dict[str, Any]:
 
 
 def measured_gains(s: Scenario, replications: int) -> tuple[list[str], dict[str, float]]:
-    """What each run says binds, and the share of the step that a fifth of each thing really saves, under common draws.
+    """What each run says binds, and the share of the step that a fifth of each thing really saves, under common draws;
+    where rollouts are lost, of a step of whole ones.
 
     Raises InputError and StuckError for a job that does not run as it is; a change that blocks the run saves nothing.
     """
     runs = [simulate(s, replication=r) for r in range(replications)]
     metrics = [metrics_of(run) for run in runs]
-    base = np.array([m["step_s"] for m in metrics])
+    base = np.array([whole_step_s(run) for run in runs])
     longest = float(np.mean([longest_of_a_batch(run) for run in runs]))
     gains: dict[str, float] = {}
     for name, changes, factor in nudges(s, longest):
         try:
             moved = with_changes(s, changes)
-            steps = np.array([metrics_of(simulate(moved, replication=r))["step_s"] for r in range(replications)])
+            steps = np.array([whole_step_s(simulate(moved, replication=r)) for r in range(replications)])
         except (InputError, StuckError):
             continue
         saved = float(np.mean(1.0 - (steps / base) ** (math.log(MORE) / math.log(factor))))

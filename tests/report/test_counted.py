@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from fleetsim.api import load
 from fleetsim.cli.main import app
-from fleetsim.config import default_scenario, with_changes
+from fleetsim.config import default_scenario, load_scenario, with_changes
 from fleetsim.export.perfetto.tracks import parse_steps
 from fleetsim.sim.run import simulate
-from fleetsim.simulate.run_view import counted_words, early_events, warmups_of
+from fleetsim.simulate.run_view import counted_words, early_events, unsettled, warmups_of
 from tests.report.small_pages import job
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -80,3 +82,16 @@ def test_values_that_nobody_gave_are_named_and_those_given_are_not(tmp_path: Pat
     for flag in ("--gpu", "--batch"):
         assert f">{flag}<" not in html
     assert "marks no value" not in html
+
+
+def test_a_run_that_settles_late_says_what_a_shorter_one_shows() -> None:
+    """Three instances without a cap begin in step, and all they hold drains in step for hundreds of steps."""
+    free = {"trainer.batch_samples": 512, "fleet.instances": 3, "fleet.max_in_flight_samples_per_instance": None}
+    run = simulate(load("laminar", {**free, "run.steps": 400}).scenario)
+    ((first,), (warning,)) = warmups_of([run]), unsettled([run])
+    step_s = np.diff(run.steps["end_s"], prepend=0.0)
+    assert first > len(step_s) / 3
+    assert step_s[4:first].mean() > 1.02 * step_s[first:].mean()
+    assert f"steps 4 to {first - 1} of {len(step_s)}" in warning
+    assert f"{step_s[4:first].mean():.1f} s instead of {step_s[first:].mean():.1f} s" in warning
+    assert unsettled([simulate(with_changes(load_scenario("presets/verl-fully-async"), {"run.steps": 100}))]) == ()

@@ -12,8 +12,8 @@ import pytest
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError
+from fleetsim.job.profile_facts import as_profiled
 from fleetsim.sim.engines import engine_of, profile_of, step_time_of
-from fleetsim.sim.profile_facts import as_profiled
 from tests import profiles
 
 

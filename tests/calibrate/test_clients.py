@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fleetsim.engine import EngineLimits, LinearStepTime, closed_load, request_path, run_requests
-from fleetsim.engine.clients import DIRECT, RequestPath
+from fleetsim.calibrate.clients import DIRECT, RequestPath, closed_load, request_path
+from fleetsim.engine import EngineLimits, LinearStepTime, run_requests
 from fleetsim.engine.operators.curves import shipped_curves
 from fleetsim.errors import InputError
 
