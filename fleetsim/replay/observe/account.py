@@ -13,7 +13,7 @@ from fleetsim.history.step_logs.steps import TRAINING
 from fleetsim.records import replace
 from fleetsim.replay.observe.intervals import sums_of
 from fleetsim.replay.observe.phases import UNEXPLAINED, Account, Mode, Phase
-from fleetsim.replay.observe.segments import FEWEST_TURNS, course_of, spikes_of
+from fleetsim.replay.observe.segments import FEWEST_TURNS, PhaseCourse, course_of, spikes_of
 from fleetsim.replay.observe.steps import PARTS, TIMED, Steps
 
 NAMES: Mapping[str, str] = {
@@ -80,8 +80,13 @@ def _of_log(log: StepLog) -> Account | None:
     }
     made_s, longest = now.columns.get("generate_s", now.columns.get("wait_s")), now.columns.get("length_max")
     grows = None if made_s is None or longest is None else _slopes(made_s, longest[None], _VARIES)
+    phases = []
+    for p in account.phases:
+        growth, stretch = (_growth(columns.get(name), p.course) for name in (made, "length_max"))
+        phases.append(replace(p, growth=growth, stretch=stretch))
     return replace(
         account,
+        phases=tuple(phases),
         estimated=found is not None,
         either=_either(log)
         and not _overlaps(columns)
@@ -91,6 +96,22 @@ def _of_log(log: StepLog) -> Account | None:
         step_metric=log.metrics.get("step_s", "step_s"),
         token_s=None if grows is None else (float(grows[0][0]), float(grows[1][0])),
     )
+
+
+def _growth(work: Floats | None, course: PhaseCourse) -> float:
+    """By which share work (n,) grew where the phase did: over its change, or along a line; 0 where nothing says."""
+    if work is None or course.before is None or course.over is not None:
+        return 0.0
+    rows = np.arange(len(work))
+    known = np.isfinite(work)
+    parts = [known & (rows < course.at), known & (rows >= course.at)] if course.at is not None else [known]
+    if any(part.sum() < 2 for part in parts):
+        return 0.0
+    if course.at is not None:
+        was, now = (float(work[part].mean()) for part in parts)
+    else:
+        was, now = map(float, np.polyval(np.polyfit(rows[known], work[known], 1), rows[[0, -1]]))
+    return now / was - 1.0 if was > 0 else 0.0
 
 
 AGAIN = (*TRAINING, "train_s", "sync_s", "handover_s")  # phases that a trainer may have to do again
@@ -176,10 +197,11 @@ def _account(
         tried = column in AGAIN or (column == "wait_s" and mode == "synchronous")
         course = course_of(filled, again=framework is not None and tried)
         since = None if course.at is None else int(numbers[course.at])
+        over = None if course.over is None else (int(numbers[course.over[0]]), int(numbers[course.over[1]]))
         name = NAMES.get(column, column)
         if column == "wait_s" and mode == "synchronous":
             name = GENERATION
-        phases.append(Phase(name, column, metrics.get(column), seconds, seconds / whole, course, since))
+        phases.append(Phase(name, column, metrics.get(column), seconds, seconds / whole, course, since, over))
     phases.sort(key=lambda p: -p.seconds)
     return Account(whole, round(float(weights[known].sum())), mode, tuple(phases), framework)
 

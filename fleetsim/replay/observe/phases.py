@@ -21,7 +21,8 @@ class Phase(Struct, frozen=True):
     """One phase of a step.
 
     column: of the log; metric: what the framework calls it. seconds: mean of all steps; share: of a step. course: over
-    the run's steps. since_step: the step from which it is another than before.
+    the run's steps. since_step: the step from which it is another than before; over: first and last step at
+    which it was. growth: by which share its tokens grew with it; stretch: the longest response.
     """
 
     name: str
@@ -31,6 +32,9 @@ class Phase(Struct, frozen=True):
     share: float
     course: PhaseCourse
     since_step: int | None = None
+    over: tuple[int, int] | None = None
+    growth: float = 0.0
+    stretch: float = 0.0
 
     @property
     def beyond_usual(self) -> float:
@@ -93,6 +97,8 @@ def _mark(phase: Phase, *, first: bool) -> str:
     marks = [units.share(phase.share, 0)] if first else []
     if phase.since_step is not None and phase.course.before is not None:
         marks.append(f"{plain(phase.course.before)} until step {phase.since_step}")
+    elif phase.over is not None and phase.course.before is not None:
+        marks.append(f"{plain(phase.course.before)} from step {phase.over[0]} to {phase.over[1]}")
     elif phase.course.kind == "rising":
         marks.append("rising")
     elif phase.course.every is not None:
