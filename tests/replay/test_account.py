@@ -241,6 +241,17 @@ def test_rollout_is_slow_where_a_log_without_timers_shows_it(tmp_path: Path) -> 
     (lever,) = levers_of(_lines(tmp_path, rows))
     assert (lever.cause, lever.phase) == ("rollout slow", "generation")
     assert lever.mean == pytest.approx(130.0 - 40.0, rel=0.1)
+    assert lever.low == 0.0  # it may be the trainer whose passes take longer with its responses
+    assert "a trainer whose passes take longer" in lever.why
+
+
+def test_a_trainer_that_takes_longer_with_its_responses_is_held_against_batches_as_long(tmp_path: Path) -> None:
+    rows = []
+    for n, tokens in enumerate(np.linspace(400.0, 1600.0, STEPS)):  # as AReaL writes it: rollout keeps up throughout
+        seconds = {"timeperf/rollout": 30.0 if n == 0 else 0.5, "timeperf/train_step": 0.05 * tokens}
+        counts = {"ppo_actor/n_seqs": 512.0, "ppo_actor/n_valid_tokens": 512.0 * tokens, "timeperf/update_weights": 1.0}
+        rows.append({"global_step": n + 1, **seconds, **counts, "version_stats/sample_staleness_theta_avg": 1.0})
+    assert levers_of(_lines(tmp_path, rows)) == ()
 
 
 def _asynchronous(folder: Path, train: float, age: float = 1.0, **timed: float) -> Observed:

@@ -311,6 +311,8 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
             cost = min(other, EVEN * wait / unevenness(scene))
         if cause == "long tail":
             cost = cost if (given_back := tail_s(scene)) is None else max(0.0, wait - given_back)
+        if scene.account.estimated:
+            why, least = f"{why}; a trainer whose passes take longer with longer responses looks like that, too", wait
         costs = (cost, 0.5 * min(cost, other), max(cost, least))
     else:
         if not scene.rollout_binds:

@@ -68,6 +68,8 @@ def _of_log(log: StepLog) -> Account | None:
     account = _account(step_s, parts, numbers, mode, log.metrics, log.framework)
     changed = [p.course.at or 0 for p in account.phases if abs(p.course.excess) >= CHANGED * account.now_s]
     first = max(changed, default=0)
+    if any(p.course.kind == "rising" and abs(p.course.excess) >= CHANGED * account.now_s for p in account.phases):
+        first = max(first, len(log) * 3 // 4)  # what it has come to
     made = "output_tokens" if "output_tokens" in columns else "length_mean"
     before, now = log.where(slice(first)).mean(made), log.where(slice(first, None))
     present = {name: mean for name in columns if (mean := now.mean(name)) is not None}
@@ -127,7 +129,8 @@ _VARIES = 0.01  # of a mean: lengths that move by less explain nothing
 
 
 def by_lengths(columns: Mapping[str, Floats]) -> Floats | None:
-    """(n,) seconds of generation at least, where no timer says them: what a step grows by with its responses.
+    """(n,) seconds of generation, where no timer says them: what a step grows by with its responses. A trainer whose
+    passes take longer with them is taken for a part of it.
 
     Mean and longest count together where both are clear; else the longest where it explains more than the mean one;
     where it is always the same (the cap), each of its tokens takes TOKEN_S more. None where nothing is clear.

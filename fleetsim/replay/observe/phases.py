@@ -52,11 +52,11 @@ class Account(Struct, frozen=True):
 
     step_s: mean seconds, step_metric: what the framework calls them; steps: how many were seen. mode: how generation
     and training lie to each other. framework: whose log it is; None = exported metrics. estimated: no timer parts the
-    step, and what its seconds have to do with its responses' lengths says what generation takes at least. either:
-    synchronous is only likelier than asynchronous. present: means of the log's columns since the last change of a phase
-    (`length_growth`: how many more tokens a step has than before it); scatter: deviation / mean of the same rows, from
-    one to the next. token_s: seconds that each token of the longest response adds to a generation, and their
-    standard error; None where the log does not tell.
+    step, and what its seconds have to do with its responses' lengths says what generation takes. either:
+    synchronous is only likelier than asynchronous. present: means of the log's columns since the last change of a
+    phase, of a rise in its last quarter (`length_growth`: how many more tokens a step has than before); scatter:
+    deviation / mean of the same rows, from one to the next. token_s: seconds that each token of the longest response
+    adds to a generation, and their standard error; None where the log does not tell.
     """
 
     step_s: float

@@ -125,6 +125,7 @@ SURE = 0.99997  # two levels differ: so sure by Student's law, four standard err
 BY = 0.1  # of the higher level: a change by less is no other level
 FEWEST_AGAIN = 3  # rows that come at no distance and are no accident
 LAWS = (1, 3, 2, 4)  # parameters of one level, two, a line, another level for a while
+ANYWHERE = 1.5  # times as many errors of a level that may begin and end anywhere
 PLACES = 400  # of a run, where another level may begin and end
 
 
@@ -159,7 +160,9 @@ def course_of(values: Floats, *, again: bool = False) -> PhaseCourse:
         n * np.log(max(rest, least) / n) + parameters * np.log(n) for rest, parameters in zip(left, LAWS, strict=True)
     ]
     best, errors = int(np.argmin(costs)), student_quantile(n - 2, SURE)
-    if best == 3 and _differ(y[~meanwhile], y[meanwhile], errors):
+    if best == 3 and not _differ(y[~meanwhile], y[meanwhile], ANYWHERE * errors):
+        best = int(np.argmin(costs[:3]))
+    if best == 3:
         rest = values.copy()
         rest[rows[start:end]] = np.nan
         found = replace(course_of(rest, again=again), mean=mean)
@@ -231,11 +234,11 @@ def _left(y: Floats, some: Mask) -> float:
 
 
 def _differ(left: Floats, right: Floats, errors: float) -> bool:
-    """Whether two levels are two. Few rows may be close to each other by chance: they scatter as all do."""
+    """Whether two levels are two. Few rows may be close to each other by chance: they scatter as all do, too."""
     was, now = float(left.mean()), float(right.mean())
-    squares = len(left) * left.var() + len(right) * right.var()
-    pooled = squares / (len(left) + len(right) - 2)
-    error = math.sqrt(max(left.var(), pooled) / len(left) + max(right.var(), pooled) / len(right))
+    pooled = (len(left) * left.var() + len(right) * right.var()) / (len(left) + len(right))
+    squares = ((len(y) * y.var() + FEWEST * pooled) / (len(y) + FEWEST) / len(y) for y in (left, right))
+    error = math.sqrt(sum(squares))
     return abs(now - was) > max(errors * error, BY * max(abs(was), abs(now)))
 
 
