@@ -66,15 +66,11 @@ def _of_log(log: StepLog) -> Account | None:
         for name, seconds in _between(columns["time_s"], step_s, numbers):
             parts[name], step_s = seconds, step_s + seconds
     account = _account(step_s, parts, numbers, mode, log.metrics, log.framework)
-    changed = [p.course.at or 0 for p in account.phases if abs(p.course.excess) >= CHANGED * account.now_s]
-    first = max(changed, default=0)
-    if any(p.course.kind == "rising" and abs(p.course.excess) >= CHANGED * account.now_s for p in account.phases):
-        first = max(first, len(log) * 3 // 4)  # what it has come to
+    # of a rise what it has come to
+    since = (len(log) * 3 // 4 if p.course.at is None else p.course.at for p in account.changed)
+    now = log.where(slice(first := max(since, default=0), None))
     made = "output_tokens" if "output_tokens" in columns else "length_mean"
-    before, now = log.where(slice(first)).mean(made), log.where(slice(first, None))
     present = {name: mean for name in columns if (mean := now.mean(name)) is not None}
-    if before is not None and before > 0 and made in present:
-        present["length_growth"] = present[made] / before - 1.0
     scatter = {  # from step to step: a trend is none, nor the change itself, which a wait shows a row before others
         name: float(np.nanstd(np.diff(now.columns[name])[first > 0 :])) / math.sqrt(2.0) / abs(present[name])
         for name in ("wait_s", "generate_s", "length_mean")
@@ -117,7 +113,6 @@ def _growth(work: Floats | None, course: PhaseCourse) -> float:
 
 
 AGAIN = (*TRAINING, "train_s", "sync_s", "handover_s")  # phases that a trainer may have to do again
-CHANGED = 0.05  # of a step: a phase that moved by so much parts the run into before and now
 
 
 # A token of one response takes an engine this long at least: a model of 8 billion parameters in 16 bits, read once from

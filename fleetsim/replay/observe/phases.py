@@ -14,6 +14,7 @@ Mode = Literal["synchronous", "one step off", "asynchronous", "unknown"]
 
 UNEXPLAINED = "unexplained"
 EVALUATES = 1 / 3  # of a step: evaluation or checkpoints that take less are what they should be
+CHANGED = 0.05  # of a step: a phase that moved by so much parts the run into before and now
 LITTLE, MOST = 0.02, 6  # of a step: phases below it are not told in the first line, nor more than so many
 
 
@@ -54,9 +55,9 @@ class Account(Struct, frozen=True):
     and training lie to each other. framework: whose log it is; None = exported metrics. estimated: no timer parts the
     step, and what its seconds have to do with its responses' lengths says what generation takes. either:
     synchronous is only likelier than asynchronous. present: means of the log's columns since the last change of a
-    phase, of a rise in its last quarter (`length_growth`: how many more tokens a step has than before); scatter:
-    deviation / mean of the same rows, from one to the next. token_s: seconds that each token of the longest response
-    adds to a generation, and their standard error; None where the log does not tell.
+    phase, of a rise in its last quarter; scatter: deviation / mean of the same rows, from one to the next. token_s:
+    seconds that each token of the longest response adds to a generation, and their standard error; None where the log
+    does not tell.
     """
 
     step_s: float
@@ -84,6 +85,11 @@ class Account(Struct, frozen=True):
     def now_s(self) -> float:
         """Seconds of a step now, without spikes."""
         return sum(p.course.usual for p in self.phases)
+
+    @property
+    def changed(self) -> tuple[Phase, ...]:
+        """The phases that parted the run into before and now."""
+        return tuple(p for p in self.phases if abs(p.course.excess) >= CHANGED * self.now_s)
 
     @property
     def words(self) -> str:
