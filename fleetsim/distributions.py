@@ -13,6 +13,14 @@ from functools import cache
 _TINY = 1e-300
 
 
+def halved(low: float, high: float, below: Callable[[float], bool], times: int = 60) -> tuple[float, float]:
+    """The ends of a range that was halved so often about the place at which `below` ends."""
+    for _ in range(times):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if below(middle) else (low, middle)
+    return low, high
+
+
 def _stirling(x: float) -> float:
     """What log(gamma(x)) has beyond (x - 1/2) log x - x + log(2 pi) / 2, for x of 30 at least."""
     square = 1.0 / (x * x)

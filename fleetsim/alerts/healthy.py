@@ -23,7 +23,7 @@ import numpy as np
 from msgspec import Struct
 
 from fleetsim.alerts.signal_values import Floats
-from fleetsim.distributions import poisson_most
+from fleetsim.distributions import halved, poisson_most
 from fleetsim.records import replace
 
 MONTH_H, DAY_H = 730.0, 24.0
@@ -188,10 +188,7 @@ class Healthy(Struct, frozen=True):
         place, scale = (float(each.max()) for each in self.again)
         highest = max(float(self.values[-1]), replace(self.tail, place=place, scale=scale).level(per_month / 2.0))
         low, high = least, float(np.max(of.center + of.by + of.wider * (highest - of.center)))
-        for _ in range(HALVINGS):
-            middle = 0.5 * (low + high)
-            low, high = (low, middle) if self.per_month(middle) <= per_month else (middle, high)
-        return high
+        return halved(low, high, lambda x: self.per_month(x) > per_month, HALVINGS)[1]
 
 
 def _often(beyond: Floats, begun: Floats) -> float:

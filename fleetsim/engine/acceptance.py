@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from fleetsim.config.speculation import CURVES, MOST_SEQUENCES
+from fleetsim.distributions import halved
 from fleetsim.engine.speculation import Speculation
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
@@ -48,11 +49,7 @@ def lengths_of_law(share: float, most: int) -> tuple[float, ...]:
 
 def share_of_length(length: float, k: int) -> float:
     """The share of `lengths_of_law` with which k drafts bring `length` tokens, by bisection."""
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if lengths_of_law(middle, k)[-1] < length else (low, middle)
-    return (low + high) / 2.0
+    return sum(halved(0.0, 1.0, lambda share: lengths_of_law(share, k)[-1] < length)) / 2.0
 
 
 # A drafter is old when its first token is accepted no more often than this; at most so many ages are told apart.

@@ -8,7 +8,7 @@ from fleetsim.frameworks.tables import FRAMEWORKS, OTHER_JOBS
 
 _ENOUGH = 2
 _REMEDY = "give a configuration of RL with a rollout"
-_TRAINS_NOTHING = OTHER_JOBS[0][2].split(", ")
+_TRAINS_NOTHING = next(row[2] for row in OTHER_JOBS if row[0] == "a command that trains nothing").split(", ")
 
 
 def marks(settings: RunSettings) -> dict[str, int]:

@@ -16,6 +16,7 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, most_steps
 from fleetsim.config.tree import is_given
 from fleetsim.config.workload import LEAST_CV, MOST_CV, ConstantTokens, Gamma, LengthSpec, Lognormal
+from fleetsim.distributions import halved
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, setting, text
 from fleetsim.job.settings import BY_NAME
@@ -136,11 +137,7 @@ def _solved(kind: str, mean: float, cv: float, cap: float | None) -> tuple[list[
                     text("raise {}, or lower {} or {}", flag("max_len"), flag("len"), flag("len_cv")),
                 )
             ], None
-    for _ in range(200):
-        middle = (low + high) / 2.0
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if capped_mean(middle) < mean else (low, middle)
+    _, high = halved(low, high, lambda x: capped_mean(x) < mean)
     try:
         build(mean=high, cv=cv, max=cap)
     except (InputError, ValueError):
@@ -151,11 +148,7 @@ def _solved(kind: str, mean: float, cv: float, cap: float | None) -> tuple[list[
 
 def share_above(law: LengthSpec, cap: float) -> float:
     """P(L > cap) of a law, to a thousandth, by bisection on its quantiles."""
-    low, high = 0.0, 1.0
-    while high - low > 1e-4:
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if quantile_length(law, middle) <= cap else (low, middle)
-    return 1.0 - low
+    return 1.0 - halved(0.0, 1.0, lambda share: quantile_length(law, share) <= cap, 14)[0]
 
 
 def share_at_cap(law: LengthSpec) -> float:

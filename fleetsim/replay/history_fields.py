@@ -205,17 +205,8 @@ class WindowFields:
                 if time is not None:
                     parse_time(time, 0.0, flag(name))
         wrong.stop()
-        return HistoryWindow(
-            prometheus=self.prometheus,
-            file=self.from_,
-            start=self.start,
-            end=self.end,
-            step_s=step_s,
-            step=self.step,
-            selector=self.selector,
-            mapping=mapping,
-            framework=self.framework,
-        )
+        same = {name: getattr(self, name) for name in ("prometheus", "start", "end", "step", "selector", "framework")}
+        return HistoryWindow(file=self.from_, step_s=step_s, mapping=mapping, **same)
 
     def _check_source(self) -> None:
         given = [name for name, value in (("--prometheus", self.prometheus), ("--from", self.from_)) if value]

@@ -201,7 +201,8 @@ class LogWatch(Struct):
 
         observed = observe(history, self.base)
         verdict, account = diagnose(observed, self.base, given=self.given), observed.account
-        step_s, longer = (0.0, 0.0) if account is None else (account.now_s, account.present.get("length_growth", 0.0))
+        grown = () if account is None else (phase.growth for phase in account.changed)
+        step_s, longer = 0.0 if account is None else account.now_s, max(grown, key=abs, default=0.0)
         return LogFinding(verdict, cures_of(observed, verdict), step_s, longer)
 
     def _judge(self, now: LogFinding) -> None:

@@ -27,7 +27,7 @@ STEPS = 60
 RANDOM = np.random.default_rng(7)
 
 
-def _log(folder: Path, **changes: Any) -> Path:
+def _log(folder: Path, lengths: Any = 900.0, **changes: Any) -> Path:
     """A synchronous verl log of 60 steps: 30 s generation, 40 s update, 3 s log-probs, 2 s weights; changes: timers
     (`ref=80.0`), each a number or one per step."""
     timers = {"gen": 30.0, "update_actor": 40.0, "old_log_prob": 3.0, "update_weights": 2.0, **changes}
@@ -37,7 +37,7 @@ def _log(folder: Path, **changes: Any) -> Path:
         seconds = {f"timing_s/{name}": s * float(RANDOM.normal(1, 0.02)) for name, s in one.items() if s}
         row = {
             "timing_s/step": sum(seconds.values()) + 0.3,
-            "response_length/mean": 900.0,
+            "response_length/mean": float(np.broadcast_to(lengths, STEPS)[n]),
             "response_length/max": 3072.0,
         }
         rows.append({"step": n + 1, "data": {**seconds, **row, "response_length/clip_ratio": 0.02}})
@@ -63,6 +63,34 @@ def test_a_healthy_job_is_left_alone_also_with_evaluations_checkpoints_and_jitte
         assert levers_of(_seen(tmp_path, **changes)) == ()
     jitter = 40.0 * np.random.default_rng(3).normal(1, 0.1, STEPS)
     assert levers_of(_seen(tmp_path, update_actor=jitter)) == ()
+
+
+ROWS = np.arange(STEPS)
+
+
+def test_what_was_slow_for_a_while_is_told_as_over_in_every_sentence(tmp_path: Path) -> None:
+    phases = (("gen", "generation", 30.0), ("ref", "reference log-probs", 8.0), ("update_actor", "update", 40.0))
+    for timer, name, usual in phases:
+        result = replay(_log(tmp_path, **{timer: np.where((ROWS >= 30) & (ROWS < 36), 110.0, usual)}))
+        assert result.document()["diagnosis"] == []
+        assert re.search(rf"{name} \((\d+ %, )?\d+ s from step 31 to 36\)", result.verdict.headline)
+        assert f"no fault was found now: {name} took more seconds from step 31 to 36" in result.verdict.headline
+
+
+@pytest.mark.parametrize("line", [True, False])
+def test_what_takes_longer_with_its_responses_is_not_slow(tmp_path: Path, line: bool) -> None:
+    grown = np.linspace(1.0, 3.0, STEPS) if line else np.where(ROWS < 30, 1.0, 2.0)
+    changes = {"gen": 30.0 * grown, "update_actor": 40.0 * grown, "old_log_prob": 3.0 * grown}
+    log = _log(tmp_path, lengths=900.0 * grown, **changes)
+    assert levers_of(observe(read_file(log))) == ()
+    as_long = levers_of(_seen(tmp_path, **changes))
+    assert {lever.cause for lever in as_long} == {"rollout slow", "trainer slow"}
+
+
+@pytest.mark.parametrize(("timer", "cause"), [("gen", "rollout slow"), ("update_actor", "trainer slow")])
+def test_a_phase_that_is_slow_every_third_step_is_named(tmp_path: Path, timer: str, cause: str) -> None:
+    (lever,) = levers_of(_seen(tmp_path, **{timer: np.where(ROWS % 3 == 0, 100.0, 40.0)}))
+    assert (lever.cause, lever.mean) == (cause, pytest.approx(20.0, rel=0.05))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +169,14 @@ def test_one_segmentation_tells_constant_rising_periodic_and_since_apart() -> No
     over = course_of(
         np.where((np.arange(STEPS) >= 20) & (np.arange(STEPS) < 40), 60, 40) + noise
     )  # a fault that is over
-    assert (over.at, over.usual) == (40, pytest.approx(40, abs=1))
+    assert (over.kind, over.over, over.excess) == ("over", (20, 39), 0.0)
+    assert (over.usual, over.before) == (pytest.approx(40, abs=1), pytest.approx(60, abs=1))
+    two = course_of(np.where(np.isin(np.arange(STEPS) // 10, (1, 4)), 60, 40) + noise)
+    assert (two.over, two.usual) == ((40, 49), pytest.approx(40, abs=1))
+    rest = course_of(np.repeat([40, 90, 60], STEPS // 3) + noise)  # not quite over
+    assert (rest.kind, rest.at, rest.excess) == ("since", 40, pytest.approx(20, abs=1))
+    third = course_of(np.where(np.arange(STEPS) % 3 == 0, 100, 40) + 4 * noise)
+    assert (third.every, third.usual) == (3, pytest.approx(40, abs=2))
     assert course_of(np.linspace(40, 80, STEPS) + noise).kind == "rising"
     spiked = course_of(40 + noise + np.where(np.arange(STEPS) % 10 == 9, 150, 0))
     assert (spiked.kind, spiked.every) == ("periodic", 10)
@@ -206,6 +241,17 @@ def test_rollout_is_slow_where_a_log_without_timers_shows_it(tmp_path: Path) -> 
     (lever,) = levers_of(_lines(tmp_path, rows))
     assert (lever.cause, lever.phase) == ("rollout slow", "generation")
     assert lever.mean == pytest.approx(130.0 - 40.0, rel=0.1)
+    assert lever.low == 0.0  # it may be the trainer whose passes take longer with its responses
+    assert "a trainer whose passes take longer" in lever.why
+
+
+def test_a_trainer_that_takes_longer_with_its_responses_is_held_against_batches_as_long(tmp_path: Path) -> None:
+    rows = []
+    for n, tokens in enumerate(np.linspace(400.0, 1600.0, STEPS)):  # as AReaL writes it: rollout keeps up throughout
+        seconds = {"timeperf/rollout": 30.0 if n == 0 else 0.5, "timeperf/train_step": 0.05 * tokens}
+        counts = {"ppo_actor/n_seqs": 512.0, "ppo_actor/n_valid_tokens": 512.0 * tokens, "timeperf/update_weights": 1.0}
+        rows.append({"global_step": n + 1, **seconds, **counts, "version_stats/sample_staleness_theta_avg": 1.0})
+    assert levers_of(_lines(tmp_path, rows)) == ()
 
 
 def _asynchronous(folder: Path, train: float, age: float = 1.0, **timed: float) -> Observed:

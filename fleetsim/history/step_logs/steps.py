@@ -101,13 +101,13 @@ def derive(
         if rest == "wait_s":  # of a synchronous step, whose generation no timer has
             columns["generate_s"] = columns["wait_s"]
         _training(columns)
+    notes = [*clocked, *_summed(columns), *_samples(columns), *_groups(columns), *_tokens(columns)]
     wait = columns.get("wait_s")  # of a generation that no timer has
     if wait is not None and "generate_s" not in columns and columns["step"][0] in (0, 1) and np.isfinite(wait[0]):
         lengths = columns.get("length_mean", np.ones(len(columns["step"])))
         # the first to be there are the shortest: the length of then is that of the batches after it
         then = np.nanmedian(lengths[1 : 1 + EARLY]) if len(lengths) > EARLY else lengths[0]
         columns["first_batch_s"] = wait[0] * lengths / (then if then > 0 else np.nan)
-    notes = [*clocked, *_summed(columns), *_samples(columns), *_groups(columns), *_tokens(columns)]
     if serial and {"step_s", "wait_s", "train_s"} <= set(
         columns
     ):  # in no named timer, where wait and compute are known

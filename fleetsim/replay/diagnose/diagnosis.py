@@ -274,6 +274,13 @@ def _accounted(case: Case, account: Account, first: Reply | None) -> str:
         return f"{account.words}: {levers[0].cause} costs {plain(levers[0].mean)}{since}."
     if first is not None:
         return f"{account.words}: {first.name}."
+    over = (
+        p for p in account.phases if p.over and abs((p.course.before or 0.0) - p.course.usual) >= WORTH * account.now_s
+    )
+    if (past := next(over, None)) is not None and past.over is not None:
+        way = "more" if (past.course.before or 0.0) > past.course.usual else "fewer"
+        then = f"{past.name} took {way} seconds from step {past.over[0]} to {past.over[1]} alone"
+        return f"{account.words}; no fault was found now: {then}."
     return f"{account.words}; no fault was found{pace_words(case.observed)}."
 
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterator
 from msgspec import Struct
 
 from fleetsim import units
-from fleetsim.history.step_logs.frameworks import ANY_CURES
+from fleetsim.history.step_logs.frameworks import ANY_CURES, BY_NAME
 from fleetsim.replay.diagnose.step_scene import WORTH, StepScene, outside_share, scene_of, tail_s, unevenness, why_slow
 from fleetsim.replay.observe.account import AGAIN, FASTEST_S
 from fleetsim.replay.observe.observed import Observed
@@ -86,10 +86,12 @@ def _lever(
         return
     course, since = found.course, None
     now = course.usual if column == "wait_s" else found.each  # what an evaluation makes it wait is another lever's
-    before = max(0.0, course.before or 0.0)
-    if _rose(scene, found) and before - costs[0] >= course.excess:  # most of it was there before: over the run its mean
+    before = max(0.0, course.before or 0.0) * (1.0 + max(0.0, _grew(found, cause)))  # of as much work as now
+    if (
+        _rose(scene, found, cause) and before - costs[0] >= course.usual - before
+    ):  # most of it was there before: over the run its mean
         now = found.seconds - (found.each - course.usual if column == "wait_s" else 0.0)
-    elif _rose(scene, found):
+    elif _rose(scene, found, cause):
         costs, since = (before, 0.9 * before, 1.1 * before), found.since_step
     error = 2.0 * course.spread / math.sqrt(max(1, scene.account.steps - (course.at or 0)))
     usual = now
@@ -100,12 +102,18 @@ def _lever(
     yield StepLever(cause, found.name, column, mean, max(0.0, most - error), least + error, why, since)
 
 
-def _rose(scene: StepScene, phase: Phase) -> bool:
+def _rose(scene: StepScene, phase: Phase, cause: str = "") -> bool:
     """Whether a phase takes more than it did, and not for longer or more responses alone."""
     before = phase.course.before
     if before is None or phase.course.excess < WORTH * scene.step_s:
         return False
-    return scene.means.get("length_growth", 0.0) < GROWN * phase.course.excess / max(before, 1e-9)
+    return _grew(phase, cause) < GROWN * phase.course.excess / max(before, 1e-9)
+
+
+def _grew(phase: Phase, cause: str = "") -> float:
+    """By which share the work of a phase grew with it. A longer longest response is work of a generation, but where it
+    is what costs the seconds."""
+    return max(phase.growth, phase.stretch if phase.column == "wait_s" and cause != "long tail" else 0.0)
 
 
 def _passes(scene: StepScene) -> Iterator[tuple[str, str, float, float]]:
@@ -180,14 +188,20 @@ _RHYTHM = {**dict.fromkeys((UNEXPLAINED, "between_s", "update_s"), "unexplained 
 def _now_and_then(scene: StepScene) -> Iterator[StepLever]:
     """A phase that takes far longer in some steps, as one that is tried again, or an evaluation that no timer has."""
     account = scene.account
+    named = BY_NAME[account.framework].entries if account.framework in BY_NAME else ()
+    timed = {"eval_s", "checkpoint_s"} <= {entry.column for entry in named}
     for phase in account.phases:
         seconds, rows, every = phase.beyond_usual, phase.course.again, phase.course.every
-        generates = phase.column == "wait_s" and not scene.overlaps
+        # no evaluation and no checkpoint lies in it
+        alone = not scene.overlaps if phase.column == "wait_s" else timed and _AGAIN.get(phase.column) == "trainer slow"
         if rows and not scene.rollout_binds:
             cause, apart, error = _AGAIN[phase.column], account.steps / rows, 2.0 / math.sqrt(rows)  # as many by chance
             ends = max(0.0, (1.0 - error) * seconds), (1.0 + error) * seconds
             when, what = f"in {rows} of {account.steps} steps", "it is done again, or held up"
-        elif every and seconds >= EVALUATES * account.step_s and phase.column in _RHYTHM and not generates:
+        elif every and alone and not scene.rollout_binds and seconds >= WORTH * account.step_s:
+            cause, apart, ends = _AGAIN[phase.column], every, (0.9 * seconds, seconds)
+            when, what = f"every {every} steps", "evaluations and checkpoints have timers of their own"
+        elif every and seconds >= EVALUATES * account.step_s and phase.column in _RHYTHM and not alone:
             cause, apart, ends = _RHYTHM[phase.column], every, (seconds / 2, seconds)
             when, what = f"every {every} steps", "an evaluation or a checkpoint does so"
         else:
@@ -297,6 +311,8 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
             cost = min(other, EVEN * wait / unevenness(scene))
         if cause == "long tail":
             cost = cost if (given_back := tail_s(scene)) is None else max(0.0, wait - given_back)
+        if scene.account.estimated:
+            why, least = f"{why}; a trainer whose passes take longer with longer responses looks like that, too", wait
         costs = (cost, 0.5 * min(cost, other), max(cost, least))
     else:
         if not scene.rollout_binds:

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.workload import GROUP_CORRELATION
+from fleetsim.distributions import halved
 from fleetsim.history.history import Floats
 from fleetsim.history.step_logs.steps import TRAINING
 from fleetsim.replay.observe.account import FRESH
@@ -331,18 +332,14 @@ def _wider_s(scene: StepScene) -> float:
     is, and engines that hold more take longer."""
     wait, rest, tokens = scene.now("wait_s"), scene.step_s - scene.now("wait_s"), scene.group_tokens
 
-    def least(high: float, enough: Callable[[float], bool]) -> float:
-        low = 0.0
-        for _ in range(40):
-            middle = (low + high) / 2.0
-            low, high = (low, middle) if enough(middle) else (middle, high)
-        return high
-
-    token_s = least(scene.step_s / tokens[0], lambda x: scene.left(x * tokens, wait) > scene.window - 1.0)
+    most = scene.step_s / tokens[0]
+    _, token_s = halved(0.0, most, lambda x: scene.left(x * tokens, wait) <= scene.window - 1.0, 40)
     fuller = FULLER / (1.0 - FULLER)  # of a sample by Little's law: in flight for longer, of shorter steps
-    return wait - least(
-        wait, lambda x: scene.left(tokens * token_s * ((wait + rest) / (x + rest)) ** fuller, x) <= scene.window
-    )
+
+    def waits(x: float) -> bool:
+        return scene.left(tokens * token_s * ((wait + rest) / (x + rest)) ** fuller, x) > scene.window
+
+    return wait - halved(0.0, wait, waits, 40)[1]
 
 
 def _longest_over_p90(scatter: float, means: Mapping[str, float]) -> float:

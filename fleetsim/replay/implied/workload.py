@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.workload import Histogram, Lognormal, longest_length
+from fleetsim.distributions import halved
 from fleetsim.history.history import Floats
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.records import replace
@@ -99,15 +100,10 @@ def _cap(
     if length_share is not None and length_share >= open_share:
         return top * 1.0001, "counted"
 
-    def mean(cap: float) -> float:
-        edges, mass = _parts(bounds, shares, slope, cap, open_share)
-        return _mean(edges, mass, cap)
+    def below(cap: float) -> bool:
+        return _mean(*_parts(bounds, shares, slope, cap, open_share), cap) < lengths.mean
 
-    low, high = top, top * _FARTHEST
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if mean(middle) < lengths.mean else (low, middle)
-    return 0.5 * (low + high), "mean"
+    return 0.5 * sum(halved(top, top * _FARTHEST, below)), "mean"
 
 
 def _parts(bounds: Floats, shares: Floats, slope: float, cap: float, open_share: float) -> tuple[Floats, Floats]:
@@ -173,11 +169,7 @@ def _tilted(edges: Floats, mass: Floats, bucket: NDArray[np.int64], mean: float,
                 out[inside] = total * weight / weight.sum()
         return out
 
-    low, high = -_MOST_TILT, _MOST_TILT
-    for _ in range(80):
-        theta = 0.5 * (low + high)
-        low, high = (theta, high) if _mean(edges, tilt(theta), cap) < mean else (low, theta)
-    return tilt(0.5 * (low + high))
+    return tilt(0.5 * sum(halved(-_MOST_TILT, _MOST_TILT, lambda x: _mean(edges, tilt(x), cap) < mean, 80)))
 
 
 OUTPUT = "workload.output_tokens"

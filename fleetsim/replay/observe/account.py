@@ -13,7 +13,7 @@ from fleetsim.history.step_logs.steps import TRAINING
 from fleetsim.records import replace
 from fleetsim.replay.observe.intervals import sums_of
 from fleetsim.replay.observe.phases import UNEXPLAINED, Account, Mode, Phase
-from fleetsim.replay.observe.segments import FEWEST_TURNS, course_of, spikes_of
+from fleetsim.replay.observe.segments import FEWEST_TURNS, PhaseCourse, course_of, spikes_of
 from fleetsim.replay.observe.steps import PARTS, TIMED, Steps
 
 NAMES: Mapping[str, str] = {
@@ -66,13 +66,11 @@ def _of_log(log: StepLog) -> Account | None:
         for name, seconds in _between(columns["time_s"], step_s, numbers):
             parts[name], step_s = seconds, step_s + seconds
     account = _account(step_s, parts, numbers, mode, log.metrics, log.framework)
-    changed = [p.course.at or 0 for p in account.phases if abs(p.course.excess) >= CHANGED * account.now_s]
-    first = max(changed, default=0)
+    # of a rise what it has come to
+    since = (len(log) * 3 // 4 if p.course.at is None else p.course.at for p in account.changed)
+    now = log.where(slice(first := max(since, default=0), None))
     made = "output_tokens" if "output_tokens" in columns else "length_mean"
-    before, now = log.where(slice(first)).mean(made), log.where(slice(first, None))
     present = {name: mean for name in columns if (mean := now.mean(name)) is not None}
-    if before is not None and before > 0 and made in present:
-        present["length_growth"] = present[made] / before - 1.0
     scatter = {  # from step to step: a trend is none, nor the change itself, which a wait shows a row before others
         name: float(np.nanstd(np.diff(now.columns[name])[first > 0 :])) / math.sqrt(2.0) / abs(present[name])
         for name in ("wait_s", "generate_s", "length_mean")
@@ -80,8 +78,13 @@ def _of_log(log: StepLog) -> Account | None:
     }
     made_s, longest = now.columns.get("generate_s", now.columns.get("wait_s")), now.columns.get("length_max")
     grows = None if made_s is None or longest is None else _slopes(made_s, longest[None], _VARIES)
+    phases = []
+    for p in account.phases:
+        growth, stretch = (_growth(columns.get(name), p.course) for name in (made, "length_max"))
+        phases.append(replace(p, growth=growth, stretch=stretch))
     return replace(
         account,
+        phases=tuple(phases),
         estimated=found is not None,
         either=_either(log)
         and not _overlaps(columns)
@@ -93,8 +96,23 @@ def _of_log(log: StepLog) -> Account | None:
     )
 
 
+def _growth(work: Floats | None, course: PhaseCourse) -> float:
+    """By which share work (n,) grew where the phase did: over its change, or along a line; 0 where nothing says."""
+    if work is None or course.before is None or course.over is not None:
+        return 0.0
+    rows = np.arange(len(work))
+    known = np.isfinite(work)
+    parts = [known & (rows < course.at), known & (rows >= course.at)] if course.at is not None else [known]
+    if any(part.sum() < 2 for part in parts):
+        return 0.0
+    if course.at is not None:
+        was, now = (float(work[part].mean()) for part in parts)
+    else:
+        was, now = map(float, np.polyval(np.polyfit(rows[known], work[known], 1), rows[[0, -1]]))
+    return now / was - 1.0 if was > 0 else 0.0
+
+
 AGAIN = (*TRAINING, "train_s", "sync_s", "handover_s")  # phases that a trainer may have to do again
-CHANGED = 0.05  # of a step: a phase that moved by so much parts the run into before and now
 
 
 # A token of one response takes an engine this long at least: a model of 8 billion parameters in 16 bits, read once from
@@ -106,7 +124,8 @@ _VARIES = 0.01  # of a mean: lengths that move by less explain nothing
 
 
 def by_lengths(columns: Mapping[str, Floats]) -> Floats | None:
-    """(n,) seconds of generation at least, where no timer says them: what a step grows by with its responses.
+    """(n,) seconds of generation, where no timer says them: what a step grows by with its responses. A trainer whose
+    passes take longer with them is taken for a part of it.
 
     Mean and longest count together where both are clear; else the longest where it explains more than the mean one;
     where it is always the same (the cap), each of its tokens takes TOKEN_S more. None where nothing is clear.
@@ -176,10 +195,11 @@ def _account(
         tried = column in AGAIN or (column == "wait_s" and mode == "synchronous")
         course = course_of(filled, again=framework is not None and tried)
         since = None if course.at is None else int(numbers[course.at])
+        over = None if course.over is None else (int(numbers[course.over[0]]), int(numbers[course.over[1]]))
         name = NAMES.get(column, column)
         if column == "wait_s" and mode == "synchronous":
             name = GENERATION
-        phases.append(Phase(name, column, metrics.get(column), seconds, seconds / whole, course, since))
+        phases.append(Phase(name, column, metrics.get(column), seconds, seconds / whole, course, since, over))
     phases.sort(key=lambda p: -p.seconds)
     return Account(whole, round(float(weights[known].sum())), mode, tuple(phases), framework)
 

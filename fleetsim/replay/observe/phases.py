@@ -14,6 +14,7 @@ Mode = Literal["synchronous", "one step off", "asynchronous", "unknown"]
 
 UNEXPLAINED = "unexplained"
 EVALUATES = 1 / 3  # of a step: evaluation or checkpoints that take less are what they should be
+CHANGED = 0.05  # of a step: a phase that moved by so much parts the run into before and now
 LITTLE, MOST = 0.02, 6  # of a step: phases below it are not told in the first line, nor more than so many
 
 
@@ -21,7 +22,8 @@ class Phase(Struct, frozen=True):
     """One phase of a step.
 
     column: of the log; metric: what the framework calls it. seconds: mean of all steps; share: of a step. course: over
-    the run's steps. since_step: the step from which it is another than before.
+    the run's steps. since_step: the step from which it is another than before; over: first and last step at
+    which it was. growth: by which share its tokens grew with it; stretch: the longest response.
     """
 
     name: str
@@ -31,6 +33,9 @@ class Phase(Struct, frozen=True):
     share: float
     course: PhaseCourse
     since_step: int | None = None
+    over: tuple[int, int] | None = None
+    growth: float = 0.0
+    stretch: float = 0.0
 
     @property
     def beyond_usual(self) -> float:
@@ -48,11 +53,11 @@ class Account(Struct, frozen=True):
 
     step_s: mean seconds, step_metric: what the framework calls them; steps: how many were seen. mode: how generation
     and training lie to each other. framework: whose log it is; None = exported metrics. estimated: no timer parts the
-    step, and what its seconds have to do with its responses' lengths says what generation takes at least. either:
-    synchronous is only likelier than asynchronous. present: means of the log's columns since the last change of a phase
-    (`length_growth`: how many more tokens a step has than before it); scatter: deviation / mean of the same rows, from
-    one to the next. token_s: seconds that each token of the longest response adds to a generation, and their
-    standard error; None where the log does not tell.
+    step, and what its seconds have to do with its responses' lengths says what generation takes. either:
+    synchronous is only likelier than asynchronous. present: means of the log's columns since the last change of a
+    phase, of a rise in its last quarter; scatter: deviation / mean of the same rows, from one to the next. token_s:
+    seconds that each token of the longest response adds to a generation, and their standard error; None where the log
+    does not tell.
     """
 
     step_s: float
@@ -82,6 +87,11 @@ class Account(Struct, frozen=True):
         return sum(p.course.usual for p in self.phases)
 
     @property
+    def changed(self) -> tuple[Phase, ...]:
+        """The phases that parted the run into before and now."""
+        return tuple(p for p in self.phases if abs(p.course.excess) >= CHANGED * self.now_s)
+
+    @property
     def words(self) -> str:
         """The first line of every answer."""
         told = [p for p in self.phases if p.share >= LITTLE][:MOST]
@@ -93,6 +103,8 @@ def _mark(phase: Phase, *, first: bool) -> str:
     marks = [units.share(phase.share, 0)] if first else []
     if phase.since_step is not None and phase.course.before is not None:
         marks.append(f"{plain(phase.course.before)} until step {phase.since_step}")
+    elif phase.over is not None and phase.course.before is not None:
+        marks.append(f"{plain(phase.course.before)} from step {phase.over[0]} to {phase.over[1]}")
     elif phase.course.kind == "rising":
         marks.append("rising")
     elif phase.course.every is not None:

@@ -3,6 +3,7 @@ that come again, or changed."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -94,10 +95,10 @@ class PhaseCourse(Struct, frozen=True):
     mean: of all rows that say something. usual: of those outside the spikes, after the last change: what it is now.
     spread: standard deviation of the rows of that level. before: the same before the change (None without one). at: the
     row at which the change begins. every: rows from one spike to the next. again: of a constant one, rows far above the
-    others that come at no distance.
+    others that come at no distance. over: first and last row of the last level that came and went; before is it.
     """
 
-    kind: Literal["constant", "since", "rising", "periodic"]
+    kind: Literal["constant", "since", "rising", "periodic", "over"]
     mean: float
     usual: float
     spread: float
@@ -105,29 +106,35 @@ class PhaseCourse(Struct, frozen=True):
     at: int | None = None
     every: int | None = None
     again: int = 0
+    over: tuple[int, int] | None = None
 
     @property
     def excess(self) -> float:
-        """What it is now beyond what it was before; 0 without a change."""
-        return 0.0 if self.before is None else self.usual - self.before
+        """What it is now beyond what it was before; 0 without a change, or where it is as it was at first."""
+        return 0.0 if self.before is None or self.over else self.usual - self.before
 
 
 FEWEST = 4  # rows on either side of a change
 # Of the median, robust standard deviations, and of the highest row: what stands out above all three is a spike.
 SPIKE, ROBUST, HEIGHT = 0.5, 8.0, 0.1
 MANY = 0.4  # of the rows: more that stand out are another level
+SHORT = 9  # rows from one turn to the next: rarer ones stand out by themselves
+BETWEEN = 0.05  # of the rows between turns: so many may be as high as those
 REGULAR = 0.8  # of the distances between spikes: so many must be the usual one, or a multiple of it
 SURE = 0.99997  # two levels differ: so sure by Student's law, four standard errors of many rows and more of few
 BY = 0.1  # of the higher level: a change by less is no other level
 FEWEST_AGAIN = 3  # rows that come at no distance and are no accident
+LAWS = (1, 3, 2, 4)  # parameters of one level, two, a line, another level for a while
+ANYWHERE = 1.5  # times as many errors of a level that may begin and end anywhere
+PLACES = 400  # of a run, where another level may begin and end
 
 
 def course_of(values: Floats, *, again: bool = False) -> PhaseCourse:
     """The course of (n,) numbers, NaN where nothing is said. A change must be seen in FEWEST rows on either side.
     again: whether rows far above the others, which come at no distance, are none of its level.
 
-    Of the three simple laws (one level, two levels, a straight line) the one that explains most for its parameters
-    counts (Schwarz 1978, "Estimating the dimension of a model": n log(residual) + parameters log(n)).
+    Of the four simple laws (one level, two, another one for a while, a straight line) the one that explains most for
+    its parameters counts (Schwarz 1978, "Estimating the dimension of a model": n log(residual) + parameters log(n)).
     """
     known = np.isfinite(values)
     if not known.any():
@@ -137,32 +144,40 @@ def course_of(values: Floats, *, again: bool = False) -> PhaseCourse:
     rows = np.flatnonzero(known & ~spikes)
     y = values[rows]
     far = _far_above(y)[1] & again & (every is None)
-    count = int(far.sum()) if FEWEST_AGAIN <= far.sum() <= MANY * len(y) else 0
+    few = len(runs_of(far)) < FEWEST_AGAIN  # one after the other they are another level for a while
+    count = 0 if few or far.sum() > MANY * len(y) else int(far.sum())
     usual = y[~far] if count else y
     kind: Literal["constant", "periodic"] = "constant" if every is None else "periodic"
     level = PhaseCourse(kind, mean, float(usual.mean()), float(usual.std()), every=every, again=count)
     if len(y) < 2 * FEWEST:
         return level
-    place, two = _split(y)
-    before, after = y[:place], y[place:]
-    slope = np.polyfit(np.arange(len(y)), y, 1)
-    fitted = np.polyval(slope, np.arange(len(y)))
-    line = float(((y - fitted) ** 2).sum())
-    one, least = float(((y - y.mean()) ** 2).sum()), 1e-9 * (1.0 + float((y**2).sum()))
+    n, place, (start, end) = len(y), _split(y), _while(y)
+    after, meanwhile = np.arange(n) >= place, (np.arange(n) >= start) & (np.arange(n) < end)
+    fitted = np.polyval(np.polyfit(np.arange(n), y, 1), np.arange(n))
+    line, least = float(((y - fitted) ** 2).sum()), 1e-9 * (1.0 + float((y**2).sum()))
+    left = (n * float(y.var()), _left(y, after), line, _left(y, meanwhile) if end > start else math.inf)
     costs = [
-        len(y) * np.log(max(rest, least) / len(y)) + parameters * np.log(len(y))
-        for rest, parameters in ((one, 1), (two, 3), (line, 2))
+        n * np.log(max(rest, least) / n) + parameters * np.log(n) for rest, parameters in zip(left, LAWS, strict=True)
     ]
-    best, errors = int(np.argmin(costs)), student_quantile(len(y) - 2, SURE)
-    was, now = float(before.mean()), float(after.mean())
-    error = float(np.sqrt(before.var() / len(before) + after.var() / len(after)))
-    if best == 1 and abs(now - was) > max(errors * error, BY * max(abs(was), abs(now))):
+    best, errors = int(np.argmin(costs)), student_quantile(n - 2, SURE)
+    if best == 3 and not _differ(y[~meanwhile], y[meanwhile], ANYWHERE * errors):
+        best = int(np.argmin(costs[:3]))
+    if best == 3:
+        rest = values.copy()
+        rest[rows[start:end]] = np.nan
+        found = replace(course_of(rest, again=again), mean=mean)
+        if found.before is not None and (found.over is None or found.over[0] > rows[start]):
+            return found  # it is not what it was at first, or was another one later, too
+        while_s = float(y[meanwhile].mean())
+        return replace(found, kind="over", before=while_s, over=(int(rows[start]), int(rows[end - 1])))
+    if best == 1 and _differ(y[~after], y[after], errors):
+        was, now = float(y[~after].mean()), float(y[after].mean())
         later = course_of(np.where(np.arange(len(values)) < rows[place], np.nan, values), again=again)
         if later.excess * (now - was) < 0.0:  # it is over
             return replace(later, mean=mean)
-        return PhaseCourse("since", mean, now, float(after.std()), was, int(rows[place]), every)
-    first, last, spread = float(fitted[0]), float(fitted[-1]), float(np.sqrt(line / len(y)))
-    error = float(np.sqrt(12.0 * line / (len(y) - 2) / len(y)))  # of what a line through so many rows rises by
+        return PhaseCourse("since", mean, now, float(y[after].std()), was, int(rows[place]), every)
+    first, last, spread = float(fitted[0]), float(fitted[-1]), float(np.sqrt(line / n))
+    error = float(np.sqrt(12.0 * line / (n - 2) / n))  # of what a line through so many rows rises by
     if best == 2 and abs(last - first) > max(errors * error, BY * max(abs(first), abs(last))):
         return PhaseCourse("rising", mean, last, spread, first, None, every)
     return level
@@ -171,6 +186,9 @@ def course_of(values: Floats, *, again: bool = False) -> PhaseCourse:
 def spikes_of(values: Floats, known: Mask) -> tuple[Mask, int | None]:
     """Rows far above the others that come again at one distance, and that distance; none where they do not. Of every
     other row it is no spike: so a trainer waits whose two batches are made together."""
+    turn, every = _turns(values, known)
+    if every is not None:
+        return turn, every
     y = values[known]
     middle, far = _far_above(y)
     high = np.zeros(len(values), dtype=bool)
@@ -187,6 +205,22 @@ def spikes_of(values: Floats, known: Mask) -> tuple[Mask, int | None]:
     return (high, every) if regular else (nothing, None)
 
 
+def _turns(values: Floats, known: Mask) -> tuple[Mask, int | None]:
+    """The same of every few rows, which are so many that they do not stand out above a scatter that they make."""
+    rows = np.arange(len(values))
+    for every in range(3, SHORT + 1):
+        for first in range(every):
+            turn = rows % every == first
+            high, rest = values[turn & known], values[~turn & known]
+            if len(high) < FEWEST_TURNS:
+                continue
+            low, up = float(np.median(rest)), float(np.median(high))
+            middle = (low + up) / 2.0
+            if up > (1.0 + SPIKE) * low and (high > middle).all() and (rest > middle).mean() <= BETWEEN:
+                return turn, every
+    return np.zeros(len(values), dtype=bool), None
+
+
 def _far_above(y: Floats) -> tuple[float, Mask]:
     """The median, and which rows (n,) stand out above it."""
     middle = float(np.median(y))
@@ -194,12 +228,37 @@ def _far_above(y: Floats) -> tuple[float, Mask]:
     return middle, np.asarray(y > middle + max(SPIKE * middle, ROBUST * scatter))
 
 
-def _split(y: Floats) -> tuple[int, float]:
-    """Where two levels explain most, and the squares that they leave."""
-    size = np.arange(1, len(y))
-    sums, squares = np.cumsum(y), np.cumsum(y**2)
-    left = squares[:-1] - sums[:-1] ** 2 / size
-    right = squares[-1] - squares[:-1] - (sums[-1] - sums[:-1]) ** 2 / (len(y) - size)
-    rest = (left + right)[FEWEST - 1 : len(y) - FEWEST]
-    best = int(np.argmin(rest))
-    return best + FEWEST, float(max(rest[best], 0.0))
+def _left(y: Floats, some: Mask) -> float:
+    """The squares that two levels leave, one of some rows and one of the others."""
+    return float(sum(len(part) * part.var() for part in (y[some], y[~some])))
+
+
+def _differ(left: Floats, right: Floats, errors: float) -> bool:
+    """Whether two levels are two. Few rows may be close to each other by chance: they scatter as all do, too."""
+    was, now = float(left.mean()), float(right.mean())
+    pooled = (len(left) * left.var() + len(right) * right.var()) / (len(left) + len(right))
+    squares = ((len(y) * y.var() + FEWEST * pooled) / (len(y) + FEWEST) / len(y) for y in (left, right))
+    error = math.sqrt(sum(squares))
+    return abs(now - was) > max(errors * error, BY * max(abs(was), abs(now)))
+
+
+def _split(y: Floats) -> int:
+    """Where two levels explain most."""
+    size = np.arange(FEWEST, len(y) - FEWEST + 1)
+    gain = (np.cumsum(y - y.mean())[size - 1]) ** 2 / (size * (len(y) - size))
+    return int(size[np.argmax(gain)])
+
+
+def _while(y: Floats) -> tuple[int, int]:
+    """First row and the one after the last of a level that explains most beside that of all others, FEWEST rows at
+    least on every side; (0, 0) of too few rows. Of many rows only PLACES are tried."""
+    n = len(y)
+    places = np.unique(np.linspace(FEWEST, n - FEWEST, min(n, PLACES)).astype(int))
+    beyond = np.r_[0.0, np.cumsum(y - y.mean())][places]
+    rows = places[None] - places[:, None]
+    enough = (rows >= FEWEST) & (rows <= n - 2 * FEWEST)
+    if not enough.any():
+        return 0, 0
+    gain = np.where(enough, (beyond[None] - beyond[:, None]) ** 2 / np.where(enough, rows * (n - rows), 1), -1.0)
+    start, end = np.unravel_index(int(np.argmax(gain)), gain.shape)
+    return int(places[start]), int(places[end])
