@@ -14,7 +14,6 @@ import os
 import re
 from collections.abc import Iterator
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from posixpath import basename, normpath
 from typing import TYPE_CHECKING
@@ -138,29 +137,26 @@ class _Shell(Branching):
     # -------------------------------------------------------------------------------------------------------- commands
 
     def _run_command(self, node: Node) -> bool | None:
-        own = [child for child in node.children if child.type == "variable_assignment"]
-        line = self._on_lines_above(node)
-        self.sequence(own[:line])
-        own, self.presumed = own[line:], False
+        breaks = [i for i in range(1, node.child_count) if _ends_a_line(node, *node.children[i - 1 : i + 1])]
+        above = [i for i in breaks if node.children[i - 1].type == "variable_assignment"]
+        start, end = above[-1] if above else 0, min(set(breaks) - set(above), default=node.child_count)
+        self.sequence([child for child in node.children[:start] if child.type == "variable_assignment"])
+        if above and self.deep == 1:
+            self.line = node.children[start].start_point[0] + 1
+        own = [child for child in node.children[start:end] if child.type == "variable_assignment"]
+        self.presumed = False
         names = ("name", "argument")
-        words = self.words(c for i, c in enumerate(node.children) if node.field_name_for_child(i) in names)
+        words = self.words(node.children[i] for i in range(start, end) if node.field_name_for_child(i) in names)
         before = {name: self.values.get(name, UNSET) for name in (source_of(child.children[0]) for child in own)}
         self.sequence(own)
         self.exported |= (added := before.keys() - self.exported)
         status = self._call(words) if words else True
         self.exported -= added
         self.values |= before if words else {}
+        if end < node.child_count and not self.ends:
+            behind = (node.text or b"")[node.children[end].start_byte - node.start_byte :]
+            return self.run_text(behind.decode("utf-8", "replace"))
         return status
-
-    def _on_lines_above(self, node: Node) -> int:
-        """How many assignments of a command stand on lines before it: the parser takes them for its own."""
-        above = 0
-        for i, (child, behind) in enumerate(pairwise(node.children)):
-            between = (node.text or b"")[child.end_byte - node.start_byte : behind.start_byte - node.start_byte]
-            if child.type == "variable_assignment" and b"\n" in between.replace(b"\\\n", b""):
-                above = i + 1
-                self.line = behind.start_point[0] + 1 if self.deep == 1 else self.line
-        return above
 
     def _call(self, words: list[str]) -> bool | None:
         """A simple command: the shell's own are carried out, the others are kept."""
@@ -370,3 +366,9 @@ class _Shell(Branching):
     def _run_unset_command(self, node: Node) -> bool | None:
         self.values |= dict.fromkeys(self.words(node.named_children))
         return True
+
+
+def _ends_a_line(command: Node, child: Node, behind: Node) -> bool:
+    """Whether a line ends between two parts of a command, which the parser then has from two commands."""
+    between = (command.text or b"")[child.end_byte - command.start_byte : behind.start_byte - command.start_byte]
+    return b"\n" in between.replace(b"\\\n", b"")

@@ -51,9 +51,14 @@ def all_started(script: str, folder: Path, home: str = "/root") -> list[list[str
     with subprocess.Popen(command, env=env, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as ran:
         said = ran.communicate(timeout=60)[1]
     assert b"syntax error" not in said, said
+    return recorded(folder / "record", ran.pid)
+
+
+def recorded(folder: Path, first: int = 0) -> list[list[str]]:
+    """The words that were kept, in order. first: number of the process that started the others."""
     # Numbers start again from the lowest after the highest, of which there are at most 2^22.
-    records = sorted((folder / "record").iterdir(), key=lambda path: (int(path.name) - ran.pid) % 2**22)
-    return [path.read_bytes().decode().split("\0")[:-1] for path in records]
+    records = sorted(folder.iterdir(), key=lambda path: (int(path.name) - first) % 2**22)
+    return [path.read_bytes().decode("utf-8", "replace").split("\0")[:-1] for path in records]
 
 
 def started_as_read(script: Script) -> list[list[tuple[str, bool]]]:
