@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _SUCCEEDS = frozenset({"true", ":", "echo", "printf", "set", "shopt", "trap", "ulimit", "sleep"})
+_TELL = frozenset({"echo", "printf"})  # start nothing, whatever they say
 _SHELLS = frozenset({"bash", "sh", "zsh", "sbatch"})
+_STARTS = frozenset({"bash", "sh"})
+_IN_FRONT = frozenset({"env", "nohup", "numactl", "setsid", "srun", "stdbuf", "sudo", "timeout", "uv"})
 _DEEPEST = 20
 _LARGEST_FILE = 2**20
 _MOST_ABOVE = 6
@@ -187,18 +190,23 @@ class _Shell(Branching):
             case "read" | "mapfile" | "readarray" | "getopts":
                 self.values |= {word: UNKNOWN for word in rest if word.isidentifier()}
                 return None
-            case "bash" | "sh" if rest and rest[0].endswith(".sh"):
-                return self._another(*rest)
             case "exec" | "command" | "builtin" | "time" if rest and not rest[0].startswith("-"):
                 status = self._call(rest)
                 self.ends = "exit" if name == "exec" else self.ends
                 return status
         if "/" in name and name.endswith(".sh"):
             return self._another(*words)
+        shell = next((i for i, word in enumerate(words) if basename(word) in _STARTS), len(words))
+        script = next((i for i in range(shell + 1, len(words)) if words[i][:1] != "-"), 0)
+        if script and words[script].endswith(".sh") and (shell == 0 or basename(name) in _IN_FRONT):
+            # What stands in front changes nothing of it: `nohup bash run.sh`, `uv run bash run.sh`.
+            given = [match for word in words[:shell] if (match := _ASSIGNMENT.fullmatch(word))]
+            return self._another(*words[script:], **{match[1]: match[3] for match in given})
         if name in self.functions and len(self.locals) < _DEEPEST:
             # What the script is given is handed on: main "$@"
             return self._function(self.functions[name], UNSET if self.presumed and not rest else tuple(rest))
-        self._keep(words)
+        if name not in _TELL:
+            self._keep(words)
         if asks_for_npu(words):
             self.say(self.remarks, f"{' '.join(words)[:60]}: no NPU is presumed")
             return False
@@ -217,13 +225,14 @@ class _Shell(Branching):
                 self.apart(partial(self.run_text, word))
                 self.not_understood, self.remarks = notes
 
-    def _another(self, file: str, *arguments: str) -> bool | None:
-        """A script that this one starts: it has what is exported, and functions of its own."""
+    def _another(self, file: str, *arguments: str, **added: str) -> bool | None:
+        """A script that this one starts: it has what is exported and added, and functions of its own."""
         functions, given = self.functions, UNSET if self.presumed and not arguments else arguments
 
         def run() -> bool | None:
             self.functions = {}
-            self.values = {name: value for name, value in self.values.items() if name in self.exported} | {"@": given}
+            self.values = {name: value for name, value in self.values.items() if name in self.exported}
+            self.values |= {**added, "@": given}
             return self._run_file(file, "")
 
         status = self.apart(run)

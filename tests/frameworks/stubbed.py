@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,7 +33,7 @@ from tests.frameworks.bash import LAUNCHERS, PROGRAMS, RECORDER, agrees, recorde
 # `exec` and `command -v` want a file of a stub's name.
 FILES = {*LAUNCHERS, "curl", "docker", "hostname", "jq", "megatron", "nvidia-smi", "openrlhf", "rl", "swift", "trl"}
 FILES |= {"vllm"}
-IN_JAIL = (*PROGRAMS, "awk", "cat", "cut", "find", "grep", "head", "ls", "mkdir", "mktemp", "readlink")
+IN_JAIL = (*PROGRAMS, "awk", "cat", "cut", "echo", "find", "grep", "head", "ls", "mkdir", "mktemp", "readlink")
 IN_JAIL += ("sh", "sort", "tail", "tee", "touch", "tr", "uniq", "wc", "xargs")
 # After it has kept its words.
 ANSWERS = """\
@@ -49,6 +50,7 @@ answer() {
     date*) echo 20261201 ;;
     whoami*) echo nobody ;;
     "id "*) echo 1000 ;;
+    telnet*) echo Connected ;;
     *cluster_resources*) echo 4096 ;;
     lsof*|npu-smi*|*torch_npu*) return 1 ;;
     env\\ *|nohup\\ *|numactl\\ *|setsid\\ *|srun\\ *|stdbuf\\ *|sudo\\ *|timeout\\ *|uv\\ run\\ *)
@@ -118,6 +120,8 @@ class Jail:
             if mode.startswith("100") and size.isdigit() and name.endswith(READ_BY_SCRIPTS):
                 place.write_bytes(subprocess.run([*git, "cat-file", "blob", blob], capture_output=True).stdout)
                 place.chmod(int(mode[3:], 8))
+            elif mode == "120000":
+                place.symlink_to(subprocess.run([*git, "cat-file", "blob", blob], capture_output=True).stdout.decode())
             elif mode.startswith("100"):
                 place.touch()
 
@@ -141,19 +145,22 @@ class Jail:
         for path in (self.root / "record").iterdir():
             path.unlink()
         env = {"PATH": "/bin", "BASH_ENV": "/env.sh", "HOME": "/root", "LC_ALL": "C", **trial.variables}
-        command = [str(shutil.which("unshare")), "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        command = [str(shutil.which("unshare")), "--net", "--pid", "--fork", "--mount-proc"]
         command[-1] += f"={self.root}/proc"
         command += [str(shutil.which("chroot")), f"--userspec={NOBODY}:{NOBODY}", str(self.root), "/bin/bash", "-c"]
         limits = 'builtin ulimit -t 5 -f 2048 -u 300 -v 2000000; cd "$0" && exec bash "$@"'
         command += [limits, trial.folder, f"/work/{script}", *trial.arguments]
-        kept: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-        with subprocess.Popen(command, env=env, **kept) as ran:
+        # Into a file: a process that outlives the jail would keep a pipe open.
+        with tempfile.TemporaryFile() as said:
+            kept: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": said}
+            ran = subprocess.Popen(command, env=env, start_new_session=True, **kept)
             try:
-                said = ran.communicate(timeout=SECONDS)[1]
+                ran.wait(timeout=SECONDS)
             except subprocess.TimeoutExpired:
-                ran.kill()
-                said = ran.communicate()[1] + b"\nit waits"
-        return said.decode("utf-8", "replace")
+                os.killpg(ran.pid, signal.SIGKILL)  # with its first process, all of the jail ends
+                ran.wait()
+            said.seek(0)
+            return said.read().decode("utf-8", "replace")
 
     def gives(self, script: str, said: str, trial: Trial) -> bool:
         """Put there what a script missed: a folder, a program, a file to source, a variable. Whether that was new."""
@@ -202,30 +209,38 @@ class Outcome(Struct):
     notes: list[str] = []
 
 
+def ran_script(words: Sequence[str]) -> bool:
+    """Whether words start a script, of which the commands are kept as well: `uv run bash run.sh`."""
+    return not {"bash", "sh"}.isdisjoint(words) and any(word.endswith(".sh") for word in words)
+
+
 def outcome_of(jail: Jail, script: str) -> Outcome:
     """Run a script as far as it goes, and hold what starts training against what is read.
 
-    The verdicts: `none` starts no training; `same` words; `host`, the same but for words that the reader says it does
-    not know; `stops` before it starts anything, `differs`.
+    The verdicts: `none` starts no training; `same` words; `host`: the same but for words that the reader says it does
+    not know; `stops` before it starts the training; `differs`: it starts what is not read.
     """
     file = jail.tree / script
     text = file.read_text("utf-8", "replace")
     read = expanded(text, file.parent, file.name)
     commands = [[(word.replace(str(jail.root), ""), known) for word, known in words] for words, _ in read.commands]
     trial = Trial(variables={name: str(value) for name, value in of_slurm(text).items()})
-    found, ran, said = training_of(commands), None, ""
+    found, most, ran, said = training_of(commands), None, list[list[str]](), ""
     for _ in range(MOST_TRIES):
         said = jail.run(script, trial)
-        ran = training_of([[(word, True) for word in words] for words in recorded(jail.root / "record")])
-        if not jail.gives(script, said, trial) and (ran or not found or not jail.asks(script, trial)):
+        ran = [words for words in recorded(jail.root / "record") if not ran_script(words)]
+        most = training_of([[(word, True) for word in words] for words in ran])
+        if not jail.gives(script, said, trial) and (most or not found or not jail.asks(script, trial)):
             break
     jail.clean()
     notes = [*read.not_understood, *read.remarks]
-    if ran is None:
-        return Outcome("stops", found, [], said.splitlines()[-3:]) if found else Outcome("none")
-    words = [word for word, _ in ran]
-    if not found or not agrees(found, words):
+    words = [word for word, _ in most or []]
+    if words and not any(agrees(command, words) for command in commands):
         return Outcome("differs", found or [], words, [*said.splitlines()[-3:], *notes])
+    if not found:
+        return Outcome("none")
+    if not any(agrees(found, words) for words in ran):
+        return Outcome("stops", found, words, said.splitlines()[-3:])
     return Outcome("same" if all(known for _, known in found) else "host", found, words, notes)
 
 
