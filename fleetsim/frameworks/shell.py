@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from posixpath import basename, normpath
@@ -23,8 +23,8 @@ from msgspec import Struct, field
 from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError
 from fleetsim.frameworks.arguments import entry_of, of_slurm, with_processes
-from fleetsim.frameworks.shell_branches import INPUT, OUTPUT, Branching, shown
-from fleetsim.frameworks.shell_tests import asks_for_npu, holds, printed
+from fleetsim.frameworks.shell_branches import INPUT, OUTPUT, Branching, Run, shown
+from fleetsim.frameworks.shell_tests import asks_for_npu, holds, printed, read
 from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Value, Words, is_known
 from fleetsim.frameworks.shell_words import source_of, tree_of
 
@@ -153,7 +153,7 @@ class _Shell(Branching):
         before = {name: self.values.get(name, UNSET) for name in (source_of(child.children[0]) for child in own)}
         self.sequence(own)
         self.exported |= (added := before.keys() - self.exported)
-        status = self._call(words) if words else True
+        status = self._reading(node.children[start:end], partial(self._call, words)) if words else True
         self.exported -= added
         self.values |= before if words else {}
         if end < node.child_count and not self.ends:
@@ -186,10 +186,16 @@ class _Shell(Branching):
             case "eval":
                 return self.run_text(" ".join(rest))
             case "source" | "." if rest:
-                return self._run_file(rest[0], "source ")
+                self.values["@"] = tuple(rest[1:]) or self.values.get("@", UNSET)
+                status = self._run_file(rest[0], "source ")
+                self.values |= {"@": arguments or UNSET} if rest[1:] else {}
+                return status
             case "read" | "mapfile" | "readarray" | "getopts":
-                self.values |= {word: UNKNOWN for word in rest if word.isidentifier()}
-                return None
+                given = self.values.get(INPUT)
+                found = read(words, given, self.values.get("IFS")) if isinstance(given, str) else None
+                found = found or {word: UNKNOWN for word in rest if word.isidentifier()}
+                self.values |= found
+                return None if INPUT not in found else name != "read" or given != ""
             case "exec" | "command" | "builtin" | "time" if rest and not rest[0].startswith("-"):
                 status = self._call(rest)
                 self.ends = "exit" if name == "exec" else self.ends
@@ -278,29 +284,41 @@ class _Shell(Branching):
 
     def _run_redirected_statement(self, node: Node) -> bool | None:
         body, before = node.child_by_field_name("body"), self.values.get(OUTPUT)
-        status = self.run(body) if body is not None else True
+        status = self._reading(node.children, partial(self.run, body)) if body is not None else True
         if before is not None and len(node.children) > 1 and _HIDES.match(source_of(node.children[1])):
             self.values[OUTPUT] = before
         for redirect in node.children:
             if redirect.type == "heredoc_redirect":
-                command = body.children if body is not None and body.type == "command" else []
-                status = self._with_heredoc(redirect, status, self.words(command))
+                status = self._with_heredoc(redirect, status)
         return status
 
-    def _with_heredoc(self, node: Node, status: bool | None, command: list[str]) -> bool | None:
-        """A text behind a command: what a shell is given runs, what `read -d ''` takes is a variable's. The parser has
-        the rest of the command's line in it."""
-        kinds = {child.type: child for child in node.children}
-        begins, text, right = kinds.get("heredoc_start"), kinds.get("heredoc_body"), node.child_by_field_name("right")
-        reads = command[:1] == ["read"] and "-d" in command
-        runs = bool(self.commands) and not _SHELLS.isdisjoint(map(basename, self.commands[-1][0]))
-        if begins and text and (reads or runs):
-            literal = source_of(begins)[:1] in tuple("'\"\\")
-            content = source_of(text) if literal else self.text(text)
-            if reads:
-                self.assign(command[-1], content.strip())
-            else:
-                self.apart(partial(self.run_text, content))
+    def _reading(self, parts: Sequence[Node], run: Run) -> bool | None:
+        """Run something with what its redirections let it read; None where that is not known."""
+        given = [self._given(part) for part in parts if "redirect" in part.type and source_of(part)[:1] == "<"]
+        if not given:
+            return run()
+        outer, self.values[INPUT] = self.values.get(INPUT), given[-1]
+        status = run()
+        self.values[INPUT] = outer
+        return status
+
+    def _given(self, redirect: Node) -> Value:
+        kinds = {child.type: child for child in redirect.children}
+        if redirect.type == "herestring_redirect":
+            return self.text(redirect.children[-1]) + "\n"
+        if "process_substitution" in kinds:
+            return self.printed(partial(self.sequence, kinds["process_substitution"].children))
+        begins, text = kinds.get("heredoc_start"), kinds.get("heredoc_body")
+        if not begins or not text:
+            return None
+        return source_of(text) if source_of(begins)[:1] in tuple("'\"\\") else self.text(text)
+
+    def _with_heredoc(self, node: Node, status: bool | None) -> bool | None:
+        """A text behind a command: what a shell is given runs. The parser has the rest of the command's line in it."""
+        kinds, right = {child.type: child for child in node.children}, node.child_by_field_name("right")
+        content = self._given(node)
+        if self.commands and not _SHELLS.isdisjoint(map(basename, self.commands[-1][0])) and isinstance(content, str):
+            self.apart(partial(self.run_text, content))
         if "pipeline" in kinds:
             return self.run(kinds["pipeline"])
         return self.in_order(lambda: status, "&&" in kinds, partial(self.run, right)) if right is not None else status
