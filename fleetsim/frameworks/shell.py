@@ -196,6 +196,8 @@ class _Shell(Branching):
                 found = found or {word: UNKNOWN for word in rest if word.isidentifier()}
                 self.values |= found
                 return None if INPUT not in found else name != "read" or given != ""
+            case "exec" if len(rest) == 1 and rest[0][:1] == "{":  # a file's number, not a program
+                return True
             case "exec" | "command" | "builtin" | "time" if rest and not rest[0].startswith("-"):
                 status = self._call(rest)
                 self.ends = "exit" if name == "exec" else self.ends
@@ -224,7 +226,8 @@ class _Shell(Branching):
     def _keep(self, words: list[str]) -> None:
         """Note a command, and those of a script in one of its words: `srun bash -c "python ..."`."""
         if words:
-            self.commands.append((with_processes(words, self.values), self.line))
+            given = {name: self.values.get(name) for name in self.exported}
+            self.commands.append((with_processes(words, given), self.line))
         for word in words:
             if len(word) > _SHORTEST_SCRIPT and "python" in word and re.search(r"\s", word):
                 notes = list(self.not_understood), list(self.remarks)

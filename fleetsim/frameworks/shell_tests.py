@@ -11,7 +11,7 @@ from posixpath import basename, dirname, normpath
 from typing import TYPE_CHECKING
 
 from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Undecided, Value, fits, integer, is_known
-from fleetsim.frameworks.shell_words import WordReader, source_of
+from fleetsim.frameworks.shell_words import WordReader, source_of, sum_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -141,7 +141,8 @@ def asks_for_npu(words: Sequence[str]) -> bool:
 
 
 def printed(words: Sequence[str], folder: Value, given: Value) -> str | None:
-    """What `basename`, `dirname`, `echo`, `pwd`, `realpath`, `sed s/this/that/` and `seq` print; None for every other
+    """What `basename`, `cat`, `dirname`, `echo`, `expr`, `pwd`, `realpath`, `sed s/this/that/` and `seq` print; None for
+    every other
     command, and where that is not known. folder: where a command runs. given: what it reads."""
     match words:
         case ["realpath", path] if path.startswith("/"):
@@ -154,6 +155,8 @@ def printed(words: Sequence[str], folder: Value, given: Value) -> str | None:
             return ""
         case ["pwd", *_] if isinstance(folder, str) and folder.startswith((UNKNOWN, "/")):
             return folder
+        case ["expr", a, ("+" | "-" | "*" | "/" | "%") as sign, b] if _WHOLE.fullmatch(a) and _WHOLE.fullmatch(b):
+            return str(sum_of(f"{a}{sign}{b}")) if sign in "+-*" or int(b) else None
         case ["cat"] | ["cat", "-"] if isinstance(given, str):
             return given.removesuffix("\n")
         case ["echo", *texts] if not "".join(texts[:1]).startswith("-") and not any("\\" in text for text in texts):

@@ -11,7 +11,7 @@ from fleetsim.frameworks.shell import Script
 
 LAUNCHERS = {"python", "python3", "torchrun", "ray", "accelerate", "uv", "srun", "sbatch", "deepspeed"}
 # No program is on PATH but these; bash calls this function for every other, which keeps its words in a file of its own.
-PROGRAMS = ("bash", "basename", "dirname", "realpath", "sed", "seq")
+PROGRAMS = ("bash", "basename", "cat", "dirname", "expr", "realpath", "sed", "seq")
 # What ms-swift is told by its environment stands before its words. A script ends when what it put behind itself has.
 # A file's name is the number of its process: bash makes them in the script's order, also where one that was put behind
 # writes late.
@@ -19,7 +19,8 @@ RECORDER = """\
 trap wait EXIT
 command_not_found_handle() {{
   case $1 in swift|megatron)
-    set -- ${{NNODES:+NNODES=$NNODES}} ${{NPROC_PER_NODE:+NPROC_PER_NODE=$NPROC_PER_NODE}} "$@" ;;
+    [[ ${{NPROC_PER_NODE@a}} != *x* ]] || set -- "NPROC_PER_NODE=$NPROC_PER_NODE" "$@"
+    [[ ${{NNODES@a}} != *x* ]] || set -- "NNODES=$NNODES" "$@" ;;
   esac
   printf '%s\\0' "$@" > "{folder}/$BASHPID"
 }}
