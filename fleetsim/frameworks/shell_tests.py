@@ -141,9 +141,8 @@ def asks_for_npu(words: Sequence[str]) -> bool:
 
 
 def printed(words: Sequence[str], folder: Value, given: Value) -> str | None:
-    """What `basename`, `cat`, `dirname`, `echo`, `expr`, `pwd`, `realpath`, `sed s/this/that/` and `seq` print; None for
-    every other
-    command, and where that is not known. folder: where a command runs. given: what it reads."""
+    """What `basename`, `cat`, `dirname`, `echo`, `expr`, `pwd`, `realpath`, `sed s/this/that/` and `seq` print; None
+    for every other command, and where that is not known. folder: where a command runs. given: what it reads."""
     match words:
         case ["realpath", path] if path.startswith("/"):
             return normpath(path)

@@ -60,7 +60,7 @@ answer() {
   esac
 }
 """
-STUB_FILE = '#!/bin/bash\n[[ ${BASH_SOURCE[0]} == "$0" ]] || return 0\ncommand_not_found_handle "${0##*/}" "$@"\n'
+STUB_FILE = '#!/bin/bash\n[[ ${BASH_SOURCE[0]} == "$0" ]] || return 0\ncommand_not_found_handle "${0#/bin/}" "$@"\n'
 SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm")
 READ_BY_SCRIPTS = (*SCRIPTS, ".env", ".yaml", ".yml", ".json", ".toml")
 NOBODY = 65534
@@ -88,9 +88,9 @@ class Jail:
         self.root, self.tree = root, root / "work"
         for name in ("bin", "record", "dev", "proc", "tmp", "work", "root"):
             (root / name).mkdir()
+        (root / "usr").symlink_to(".")
         for program in IN_JAIL:
             self._add_program(str(shutil.which(program)), root / "bin" / program)
-        (root / "usr").symlink_to(".")
         os.mknod(root / "dev/null", 0o20666, os.makedev(1, 3))
         (root / "dev/null").chmod(0o666)
         (root / "dev/fd").symlink_to("/proc/self/fd")
