@@ -40,6 +40,7 @@ _DEEPEST = 20
 _LARGEST_FILE = 2**20
 _MOST_ABOVE = 6
 _SHORTEST_SCRIPT = 20
+_STARTS_ONE = re.compile("python|torchrun|accelerate|deepspeed|uv run")
 _OR_NOTHING = re.compile(r"\"?\$\{(\w+):?-\}\"?")
 _HIDES = re.compile(r"[1&]?>")  # takes what is printed
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -229,7 +230,7 @@ class _Shell(Branching):
             given = {name: self.values.get(name) for name in self.exported}
             self.commands.append((with_processes(words, given), self.line))
         for word in words:
-            if len(word) > _SHORTEST_SCRIPT and "python" in word and re.search(r"\s", word):
+            if len(word) > _SHORTEST_SCRIPT and _STARTS_ONE.search(word) and re.search(r"\s", word):
                 notes = list(self.not_understood), list(self.remarks)
                 self.apart(partial(self.run_text, word))
                 self.not_understood, self.remarks = notes

@@ -33,7 +33,7 @@ from tests.frameworks.bash import LAUNCHERS, PROGRAMS, RECORDER, agrees, recorde
 # `exec` and `command -v` want a file of a stub's name.
 FILES = {*LAUNCHERS, "curl", "docker", "hostname", "jq", "megatron", "nvidia-smi", "openrlhf", "rl", "swift", "trl"}
 FILES |= {"vllm"}
-IN_JAIL = (*PROGRAMS, "awk", "cut", "echo", "find", "grep", "head", "ls", "mkdir", "mktemp", "readlink")
+IN_JAIL = (*PROGRAMS, "awk", "cut", "echo", "find", "grep", "head", "ls", "mkdir", "mkfifo", "mktemp", "readlink")
 IN_JAIL += ("sh", "sort", "tail", "tee", "touch", "tr", "uniq", "wc", "xargs")
 # After it has kept its words.
 ANSWERS = """\
