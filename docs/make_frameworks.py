@@ -107,8 +107,8 @@ A file that trains without a rollout is refused by its name.
 Each file under `fleetsim/frameworks` begins with the commit and files that it was read from.
 `python docs/make_frameworks.py --keys` prints every key that is read, and what it becomes.
 
-Scripts are held against bash: `python -m tests.frameworks.stubbed CHECKOUT` runs all of a checkout in a jail, with
-stubs for programs. Of 1,995 that start a training, 1,077 start the words that are read, 861 the same but for what the
+Scripts are held against bash: `python -m tests.frameworks.stubbed CHECKOUT` runs a checkout's in a jail, with stubs
+for programs. Of 1,995 that start a training, 1,077 start the words that are read, 861 the same but for what the
 host says (home, environment, arguments, GPUs, date, what a program prints), 55 stop before, 2 differ. The same, and but
 for the host: verl 8, 165; slime 10, 36; SkyRL 21, 136; ROLL 43, 1; AReaL 3, 1; OpenRLHF 12, 1; NeMo-RL 346, 17;
 open-instruct 90, 67; ms-swift 393, 7; RLinf 16, 38; miles 3, 41; six projects on verl 132, 351.
@@ -133,15 +133,15 @@ simulated, a prompt's cap as four times its mean.
 
 Only the settings that say something else than the scenario change; every other byte of the file stays. A YAML, TOML or
 Python file is shown as a diff, and `-o FILE` writes it whole; a script stays as it is, and the words for its command's
-end are shown. `size`, `split`, `plan` and `replay` take `--to` and `--config` for the fleet that they recommend. A value
-that another key shares by a YAML alias is refused.
+end are shown. `size`, `split`, `plan` and `replay` take `--to` and `--config` for their fleet. A value that
+another key shares by a YAML alias is refused.
 
 - Prefill engines (`engine.disaggregation`) can be told to verl, slime and SkyRL. slime and SkyRL have one pool, so
   sides with a common divisor come back as more, smaller ones.
 - An adapter in the engine (`engine.lora.rank`, rounded up to a rank that vLLM has) can be told to verl and SkyRL.
 
 The framework's own parser takes what is written: in the tests for verl, OpenRLHF, TRL, AReaL and SkyRL
-(`tests/frameworks/parsers`), by hand for prime-rl, open-instruct, ROLL and NeMo-RL; slime's and ms-swift's were not run.
+(`tests/frameworks/parsers`), by hand for prime-rl, open-instruct, ROLL and NeMo-RL; slime's and ms-swift's not at all.
 
 `fleetsim scenario to {framework} {preset}` writes
 
