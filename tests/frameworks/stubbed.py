@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 from pathlib import Path
-from typing import Any
+from subprocess import DEVNULL
 
 from msgspec import Struct, field
 
@@ -31,10 +31,9 @@ from fleetsim.frameworks.source import training_of
 from tests.frameworks.bash import LAUNCHERS, PROGRAMS, RECORDER, agrees, recorded
 
 # `exec` and `command -v` want a file of a stub's name.
-FILES = {*LAUNCHERS, "curl", "docker", "hostname", "jq", "megatron", "nvidia-smi", "openrlhf", "rl", "swift", "trl"}
-FILES |= {"vllm"}
-IN_JAIL = (*PROGRAMS, "awk", "cut", "echo", "find", "grep", "head", "ls", "mkdir", "mkfifo", "mktemp", "readlink")
-IN_JAIL += ("sh", "sort", "tail", "tee", "touch", "tr", "uniq", "wc", "xargs")
+FILES = LAUNCHERS | {"curl", "docker", "hostname", "jq", "megatron", "nvidia-smi", "openrlhf", "rl", "swift", "trl"}
+IN_JAIL = {*PROGRAMS, "awk", "cut", "echo", "find", "grep", "head", "ls", "mkdir", "mkfifo", "mktemp", "readlink"}
+IN_JAIL |= {"sh", "sort", "tail", "tee", "touch", "tr", "uniq", "wc", "xargs"}
 # After it has kept its words.
 ANSWERS = """\
 ulimit() { :; }
@@ -44,14 +43,10 @@ answer() {
     nvidia-smi*memory*) printf '81559\\n%.0s' 1 2 3 4 5 6 7 8 ;;
     nvidia-smi*) printf 'GPU %s: NVIDIA H100 80GB HBM3\\n' 0 1 2 3 4 5 6 7 ;;
     "hostname -"[iI]*) echo 127.0.0.1 ;;
-    hostname*) echo stub ;;
+    hostname*|whoami*|uname*) echo stub ;;
     nproc*) echo 96 ;;
-    uname*) echo Linux ;;
     date*) echo 20261201 ;;
-    whoami*) echo nobody ;;
-    "id "*) echo 1000 ;;
     scontrol*) printf 'node%s\\n' 0 1 2 3 4 5 6 7 ;;
-    telnet*) echo Connected ;;
     *cluster_resources*) echo 4096 ;;
     lsof*|npu-smi*|*torch_npu*) return 1 ;;
     env\\ *|nohup\\ *|numactl\\ *|setsid\\ *|srun\\ *|stdbuf\\ *|sudo\\ *|timeout\\ *|uv\\ run\\ *)
@@ -66,16 +61,28 @@ READ_BY_SCRIPTS = (*SCRIPTS, ".env", ".yaml", ".yml", ".json", ".toml")
 NOBODY = 65534
 MOST_TRIES, SECONDS = 12, 8
 _MISSING = re.compile(r"(cd: )?(\S+): No such file or directory")
+_RUNS = re.compile(r"\b(?:ba)?sh\b.* \S+\.sh\b")  # a script, of which the commands are kept as well
 _UNSET = re.compile(r"line \d+: \$?(\w+)(?:\[.*?\])?: ")
 
 
 class Trial(Struct):
-    """How a script is run: in which folder, with which variables and arguments."""
+    """How a script of this text is run: with which variables and arguments, in which folder. asked: what it missed."""
 
-    folder: str = "/work"
-    variables: dict[str, str] = field(default_factory=dict)
+    text: str
+    variables: dict[str, str]
     arguments: list[str] = field(default_factory=list)
+    folder: str = "/work"
     asked: set[str] = field(default_factory=set)
+
+    def asks(self) -> bool:
+        """Give it what it may ask for where it started nothing: variables that it tests, then arguments."""
+        asked = set(re.findall(r'-z +"?\$\{?([A-Za-z]\w*)', self.text)) - self.variables.keys()
+        self.variables |= dict.fromkeys(asked, "1")
+        if asked or not re.search(r"\$\{?[1#]", self.text) or self.arguments == ["0"] * 4:
+            return bool(asked)
+        # A node's number among them is the first node's.
+        self.arguments = ["0"] * 4 if len(self.arguments) == 4 else [*self.arguments, "1"]
+        return True
 
 
 class Jail:
@@ -96,7 +103,7 @@ class Jail:
         (root / "dev/fd").symlink_to("/proc/self/fd")
         (root / "env.sh").write_text(RECORDER.format(folder="/record").rstrip("}\n") + '\n  answer "$@"\n}\n' + ANSWERS)
         for name in FILES:
-            self.add_stub(root / "bin" / name)
+            self._add_stub(root / "bin" / name)
         self._add_checkout(repository)
         for folder, _, _ in os.walk(root):
             os.chmod(folder, 0o777)
@@ -118,16 +125,16 @@ class Jail:
             mode, _, blob, size = about.split()
             place = self.tree / name
             place.parent.mkdir(parents=True, exist_ok=True)
-            if mode.startswith("100") and size.isdigit() and name.endswith(READ_BY_SCRIPTS):
-                place.write_bytes(subprocess.run([*git, "cat-file", "blob", blob], capture_output=True).stdout)
-                place.chmod(int(mode[3:], 8))
-            elif mode == "120000":
-                place.symlink_to(subprocess.run([*git, "cat-file", "blob", blob], capture_output=True).stdout.decode())
+            is_link, text = mode == "120000", b""
+            if is_link or (size.isdigit() and name.endswith(READ_BY_SCRIPTS)):
+                text = subprocess.run([*git, "cat-file", "blob", blob], capture_output=True, check=True).stdout
+            if is_link:
+                place.symlink_to(text.decode())
             elif mode.startswith("100"):
-                place.touch()
+                place.write_bytes(text)
+                place.chmod(int(mode[3:], 8))
 
-    def add_stub(self, place: Path) -> None:
-        """One more name of the stub."""
+    def _add_stub(self, place: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(STUB_FILE)
         place.chmod(0o755)
@@ -146,15 +153,17 @@ class Jail:
         for path in (self.root / "record").iterdir():
             path.unlink()
         env = {"PATH": "/bin", "BASH_ENV": "/env.sh", "HOME": "/root", "LC_ALL": "C", **trial.variables}
-        command = [str(shutil.which("unshare")), "--net", "--pid", "--fork", "--mount-proc"]
-        command[-1] += f"={self.root}/proc"
+        command = [str(shutil.which("unshare")), "--net", "--pid", "--fork", f"--mount-proc={self.root}/proc"]
         command += [str(shutil.which("chroot")), f"--userspec={NOBODY}:{NOBODY}", str(self.root), "/bin/bash", "-c"]
-        limits = 'builtin ulimit -t 5 -f 2048 -u 300 -v 2000000; cd "$0" && exec bash "$@"'
-        command += [limits, trial.folder, f"/work/{script}", *trial.arguments]
+        command += [
+            'builtin ulimit -t 5 -f 2048 -u 300 -v 2000000; cd "$0" && exec bash "$@"',
+            trial.folder,
+            f"/work/{script}",
+            *trial.arguments,
+        ]
         # Into a file: a process that outlives the jail would keep a pipe open.
         with tempfile.TemporaryFile() as said:
-            kept: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": said}
-            ran = subprocess.Popen(command, env=env, start_new_session=True, **kept)
+            ran = subprocess.Popen(command, env=env, stdin=DEVNULL, stdout=DEVNULL, stderr=said, start_new_session=True)
             try:
                 ran.wait(timeout=SECONDS)
             except subprocess.TimeoutExpired:
@@ -165,89 +174,73 @@ class Jail:
 
     def gives(self, script: str, said: str, trial: Trial) -> bool:
         """Put there what a script missed: a folder, a program, a file to source, a variable. Whether that was new."""
-        text, before = (self.tree / script).read_text("utf-8", "replace"), len(trial.asked)
+        before = len(trial.asked)
         for line in said.splitlines():
             missing, unset = _MISSING.search(line), _UNSET.search(line)
             what = missing[2] if missing else unset[1] if unset else ""
             if not what or what in trial.asked:
                 continue
-            place = self.root / os.path.join(trial.folder, what)[1:]
+            place = self.root / os.path.normpath(os.path.join(trial.folder, what))[1:]
+            if not place.resolve().is_relative_to(self.root.resolve()):  # a link of the checkout's
+                continue
             if missing and not what.startswith("/") and (self.tree / script).parent.joinpath(what).exists():
                 trial.folder = f"/work/{os.path.dirname(script)}"
             elif missing and missing[1]:
                 place.mkdir(parents=True, exist_ok=True)
                 place.chmod(0o777)
             elif missing and "/" in what.strip("/"):
-                self.add_stub(place)
+                self._add_stub(place)
             elif not missing and what.isdigit():
                 trial.arguments = ["1"] * int(what)
-            elif "unbound variable" in line or re.search(rf"\b{what}:?\?", text):
-                default = re.search(rf"\b{what}:?-([\w./-]+)\}}", text)
+            elif "unbound variable" in line or re.search(rf"\b{what}:?\?", trial.text):
+                default = re.search(rf"\b{what}:?-([\w./-]+)\}}", trial.text)
                 trial.variables[what] = default[1] if default else "1"
             else:
                 continue
             trial.asked.add(what)
         return len(trial.asked) > before
 
-    def asks(self, script: str, trial: Trial) -> bool:
-        """Give a script that started nothing what it may ask for: variables that it tests, then arguments."""
-        text = (self.tree / script).read_text("utf-8", "replace")
-        asked = set(re.findall(r'-z +"?\$\{?([A-Za-z]\w*)', text)) - trial.variables.keys()
-        trial.variables |= dict.fromkeys(asked, "1")
-        if asked or not re.search(r"\$\{?[1#]", text) or trial.arguments == ["0"] * 4:
-            return bool(asked)
-        # A node's number among them is the first node's.
-        trial.arguments = ["0"] * 4 if len(trial.arguments) == 4 else [*trial.arguments, "1"]
-        return True
-
 
 class Outcome(Struct):
-    """What became of a script: the words that started training, read and run, and what the reader could not know."""
+    """What became of a script: the words that started training, read and run, and what the reader could not know.
+
+    verdict: `none` starts no training; `same` words; `host`: the same but for words that the reader says it does not
+    know; `stops` before it starts the training; `differs`: it starts what is not read.
+    """
 
     verdict: str
-    read: Words = []
-    ran: list[str] = []
-    notes: list[str] = []
-
-
-def ran_script(words: Sequence[str]) -> bool:
-    """Whether words start a script, of which the commands are kept as well: `uv run bash run.sh`."""
-    return not {"bash", "sh"}.isdisjoint(words) and any(word.endswith(".sh") for word in words)
+    read: Words
+    ran: list[str]
+    notes: list[str]
 
 
 def outcome_of(jail: Jail, script: str) -> Outcome:
-    """Run a script as far as it goes, and hold what starts training against what is read.
-
-    The verdicts: `none` starts no training; `same` words; `host`: the same but for words that the reader says it does
-    not know; `stops` before it starts the training; `differs`: it starts what is not read.
-    """
+    """Run a script as far as it goes, and hold what starts training against what is read."""
     file = jail.tree / script
     text = file.read_text("utf-8", "replace")
     read = expanded(text, file.parent, file.name)
     commands = [[(word.replace(str(jail.root), ""), known) for word, known in words] for words, _ in read.commands]
-    trial = Trial(variables={name: str(value) for name, value in of_slurm(text).items()})
+    trial = Trial(text, dict(of_slurm(text)))
     found, most, ran, said, reached = training_of(commands), None, list[list[str]](), "", False
     for _ in range(MOST_TRIES):
         said = jail.run(script, trial)
-        ran = [words for words in recorded(jail.root / "record") if not ran_script(words)]
+        ran = [words for words in recorded(jail.root / "record") if not _RUNS.search(" ".join(words))]
         most = training_of([[(word, True) for word in words] for words in ran])
         reached = not found or any(agrees(found, words) for words in ran)
-        if not jail.gives(script, said, trial) and (reached or not jail.asks(script, trial)):
+        if not jail.gives(script, said, trial) and (reached or not trial.asks()):
             break
     jail.clean()
-    notes = [*read.not_understood, *read.remarks]
     words = [word for word, _ in most or []]
+    verdict = "same" if all(known for _, known in found or []) else "host"
+    verdict = "none" if not found else verdict if reached else "stops"
     if words and not any(agrees(command, words) for command in commands):
-        return Outcome("differs", found or [], words, [*said.splitlines()[-3:], *notes])
-    if not found:
-        return Outcome("none")
-    if not reached:
-        return Outcome("stops", found, words, said.splitlines()[-3:])
-    return Outcome("same" if all(known for _, known in found) else "host", found, words, notes)
+        verdict = "differs"
+    own = said.splitlines()[-3:] if verdict in ("stops", "differs") else []
+    return Outcome(verdict, found or [], words, [*own, *read.not_understood, *read.remarks])
 
 
 def main(repository: str, parts: Sequence[str]) -> None:
-    """Run the scripts of a checkout, print each that is not the same, and how many there are of each verdict."""
+    """Run the scripts of a checkout; print what is read (-) and runs (+) of each that differs, and all verdicts."""
     counts = Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
         jail = Jail(Path(folder), repository)
@@ -256,18 +249,10 @@ def main(repository: str, parts: Sequence[str]) -> None:
                 outcome = outcome_of(jail, script)
                 counts[outcome.verdict] += 1
                 if outcome.verdict not in ("none", "same"):
-                    print(f"{outcome.verdict}: {script}", *difference(outcome), *outcome.notes[:20], sep="\n    ")
+                    read = [word if known else f"{word} NOT KNOWN" for word, known in outcome.read]
+                    lines = [*unified_diff(read, outcome.ran, n=0, lineterm="")][2:]
+                    print(f"{outcome.verdict}: {script}", *lines, *outcome.notes[:20], sep="\n    ")
     print(", ".join(f"{number} {verdict}" for verdict, number in sorted(counts.items())))
-
-
-def difference(outcome: Outcome) -> list[str]:
-    """Lines of what is read (-, with what is not known after it) and of what ran (+)."""
-    read = [word if known else f"{word} NOT KNOWN" for word, known in outcome.read]
-    return [
-        line[:300]
-        for line in unified_diff(read, outcome.ran, n=0, lineterm="")
-        if not line.startswith(("---", "+++", "@@"))
-    ]
 
 
 if __name__ == "__main__":

@@ -69,10 +69,11 @@ def test_a_script_that_is_read_wrongly_differs(
 
 def test_nothing_that_a_script_does_leaves_the_jail(jail: Jail, tmp_path: Path) -> None:
     """No file outside, none of root's within, no network, no program of this machine."""
+    out = f"../../../../../..{tmp_path}"
     (jail.tree / "harm.sh").write_text(
-        f"echo x > {tmp_path}/x\nrm -rf /work; echo x > /work/models/small.sh\n/bin/sleep 9\nkill -9 -1\n"
-        "exec 3<>/dev/tcp/127.0.0.1/22 && python reached.py\npython done.py\n"
+        f"echo x > {tmp_path}/x\ncd {out}/y\nsource {out}/z\nrm -rf /work; echo x > /work/models/small.sh\n"
+        "/bin/sleep 9\nkill -9 -1\nexec 3<>/dev/tcp/127.0.0.1/22 && python reached.py\npython done.py\n"
     )
-    outcome_of(jail, "harm.sh")
+    outcome_of(jail, "harm.sh")  # which is given the folders and files that it misses
     assert not list(tmp_path.iterdir())
     assert (jail.tree / "models/small.sh").read_text().startswith("MODEL_ARGS")
