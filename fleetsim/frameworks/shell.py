@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from posixpath import basename, normpath
 from typing import TYPE_CHECKING
@@ -24,8 +23,8 @@ from msgspec import Struct, field
 from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError
 from fleetsim.frameworks.arguments import entry_of, of_slurm, with_processes
-from fleetsim.frameworks.shell_branches import INPUT, OUTPUT, Branching, shown
-from fleetsim.frameworks.shell_tests import asks_for_npu, holds, printed
+from fleetsim.frameworks.shell_branches import INPUT, OUTPUT, Branching, Run, shown
+from fleetsim.frameworks.shell_tests import asks_for_npu, holds, printed, read
 from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Value, Words, is_known
 from fleetsim.frameworks.shell_words import source_of, tree_of
 
@@ -33,11 +32,15 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _SUCCEEDS = frozenset({"true", ":", "echo", "printf", "set", "shopt", "trap", "ulimit", "sleep"})
+_TELL = frozenset({"echo", "printf"})  # start nothing, whatever they say
 _SHELLS = frozenset({"bash", "sh", "zsh", "sbatch"})
+_STARTS = frozenset({"bash", "sh"})
+_IN_FRONT = frozenset({"env", "nohup", "numactl", "setsid", "srun", "stdbuf", "sudo", "timeout", "uv"})
 _DEEPEST = 20
 _LARGEST_FILE = 2**20
 _MOST_ABOVE = 6
 _SHORTEST_SCRIPT = 20
+_STARTS_ONE = re.compile("python|torchrun|accelerate|deepspeed|uv run")
 _OR_NOTHING = re.compile(r"\"?\$\{(\w+):?-\}\"?")
 _HIDES = re.compile(r"[1&]?>")  # takes what is printed
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -138,29 +141,26 @@ class _Shell(Branching):
     # -------------------------------------------------------------------------------------------------------- commands
 
     def _run_command(self, node: Node) -> bool | None:
-        own = [child for child in node.children if child.type == "variable_assignment"]
-        line = self._on_lines_above(node)
-        self.sequence(own[:line])
-        own, self.presumed = own[line:], False
+        breaks = [i for i in range(1, node.child_count) if _ends_a_line(node, *node.children[i - 1 : i + 1])]
+        above = [i for i in breaks if node.children[i - 1].type == "variable_assignment"]
+        start, end = above[-1] if above else 0, min(set(breaks) - set(above), default=node.child_count)
+        self.sequence([child for child in node.children[:start] if child.type == "variable_assignment"])
+        if above and self.deep == 1:
+            self.line = node.children[start].start_point[0] + 1
+        own = [child for child in node.children[start:end] if child.type == "variable_assignment"]
+        self.presumed = False
         names = ("name", "argument")
-        words = self.words(c for i, c in enumerate(node.children) if node.field_name_for_child(i) in names)
+        words = self.words(node.children[i] for i in range(start, end) if node.field_name_for_child(i) in names)
         before = {name: self.values.get(name, UNSET) for name in (source_of(child.children[0]) for child in own)}
         self.sequence(own)
         self.exported |= (added := before.keys() - self.exported)
-        status = self._call(words) if words else True
+        status = self._reading(node.children[start:end], partial(self._call, words)) if words else True
         self.exported -= added
         self.values |= before if words else {}
+        if end < node.child_count and not self.ends:
+            behind = (node.text or b"")[node.children[end].start_byte - node.start_byte :]
+            return self.run_text(behind.decode("utf-8", "replace"))
         return status
-
-    def _on_lines_above(self, node: Node) -> int:
-        """How many assignments of a command stand on lines before it: the parser takes them for its own."""
-        above = 0
-        for i, (child, behind) in enumerate(pairwise(node.children)):
-            between = (node.text or b"")[child.end_byte - node.start_byte : behind.start_byte - node.start_byte]
-            if child.type == "variable_assignment" and b"\n" in between.replace(b"\\\n", b""):
-                above = i + 1
-                self.line = behind.start_point[0] + 1 if self.deep == 1 else self.line
-        return above
 
     def _call(self, words: list[str]) -> bool | None:
         """A simple command: the shell's own are carried out, the others are kept."""
@@ -187,22 +187,35 @@ class _Shell(Branching):
             case "eval":
                 return self.run_text(" ".join(rest))
             case "source" | "." if rest:
-                return self._run_file(rest[0], "source ")
+                self.values["@"] = tuple(rest[1:]) or self.values.get("@", UNSET)
+                status = self._run_file(rest[0], "source ")
+                self.values |= {"@": arguments or UNSET} if rest[1:] else {}
+                return status
             case "read" | "mapfile" | "readarray" | "getopts":
-                self.values |= {word: UNKNOWN for word in rest if word.isidentifier()}
-                return None
-            case "bash" | "sh" if rest and rest[0].endswith(".sh"):
-                return self._another(*rest)
+                given = self.values.get(INPUT)
+                found = read(words, given, self.values.get("IFS")) if isinstance(given, str) else None
+                found = found or {word: UNKNOWN for word in rest if word.isidentifier()}
+                self.values |= found
+                return None if INPUT not in found else name != "read" or given != ""
+            case "exec" if len(rest) == 1 and rest[0][:1] == "{":  # a file's number, not a program
+                return True
             case "exec" | "command" | "builtin" | "time" if rest and not rest[0].startswith("-"):
                 status = self._call(rest)
                 self.ends = "exit" if name == "exec" else self.ends
                 return status
         if "/" in name and name.endswith(".sh"):
             return self._another(*words)
+        shell = next((i for i, word in enumerate(words) if basename(word) in _STARTS), len(words))
+        script = next((i for i in range(shell + 1, len(words)) if words[i][:1] != "-"), 0)
+        if script and words[script].endswith(".sh") and (shell == 0 or basename(name) in _IN_FRONT):
+            # What stands in front changes nothing of it: `nohup bash run.sh`, `uv run bash run.sh`.
+            given = [match for word in words[:shell] if (match := _ASSIGNMENT.fullmatch(word))]
+            return self._another(*words[script:], **{match[1]: match[3] for match in given})
         if name in self.functions and len(self.locals) < _DEEPEST:
             # What the script is given is handed on: main "$@"
             return self._function(self.functions[name], UNSET if self.presumed and not rest else tuple(rest))
-        self._keep(words)
+        if name not in _TELL:
+            self._keep(words)
         if asks_for_npu(words):
             self.say(self.remarks, f"{' '.join(words)[:60]}: no NPU is presumed")
             return False
@@ -214,20 +227,22 @@ class _Shell(Branching):
     def _keep(self, words: list[str]) -> None:
         """Note a command, and those of a script in one of its words: `srun bash -c "python ..."`."""
         if words:
-            self.commands.append((with_processes(words, self.values), self.line))
+            given = {name: self.values.get(name) for name in self.exported}
+            self.commands.append((with_processes(words, given), self.line))
         for word in words:
-            if len(word) > _SHORTEST_SCRIPT and "python" in word and re.search(r"\s", word):
+            if len(word) > _SHORTEST_SCRIPT and _STARTS_ONE.search(word) and re.search(r"\s", word):
                 notes = list(self.not_understood), list(self.remarks)
                 self.apart(partial(self.run_text, word))
                 self.not_understood, self.remarks = notes
 
-    def _another(self, file: str, *arguments: str) -> bool | None:
-        """A script that this one starts: it has what is exported, and functions of its own."""
+    def _another(self, file: str, *arguments: str, **added: str) -> bool | None:
+        """A script that this one starts: it has what is exported and added, and functions of its own."""
         functions, given = self.functions, UNSET if self.presumed and not arguments else arguments
 
         def run() -> bool | None:
             self.functions = {}
-            self.values = {name: value for name, value in self.values.items() if name in self.exported} | {"@": given}
+            self.values = {name: value for name, value in self.values.items() if name in self.exported}
+            self.values |= {**added, "@": given}
             return self._run_file(file, "")
 
         status = self.apart(run)
@@ -273,29 +288,41 @@ class _Shell(Branching):
 
     def _run_redirected_statement(self, node: Node) -> bool | None:
         body, before = node.child_by_field_name("body"), self.values.get(OUTPUT)
-        status = self.run(body) if body is not None else True
+        status = self._reading(node.children, partial(self.run, body)) if body is not None else True
         if before is not None and len(node.children) > 1 and _HIDES.match(source_of(node.children[1])):
             self.values[OUTPUT] = before
         for redirect in node.children:
             if redirect.type == "heredoc_redirect":
-                command = body.children if body is not None and body.type == "command" else []
-                status = self._with_heredoc(redirect, status, self.words(command))
+                status = self._with_heredoc(redirect, status)
         return status
 
-    def _with_heredoc(self, node: Node, status: bool | None, command: list[str]) -> bool | None:
-        """A text behind a command: what a shell is given runs, what `read -d ''` takes is a variable's. The parser has
-        the rest of the command's line in it."""
-        kinds = {child.type: child for child in node.children}
-        begins, text, right = kinds.get("heredoc_start"), kinds.get("heredoc_body"), node.child_by_field_name("right")
-        reads = command[:1] == ["read"] and "-d" in command
-        runs = bool(self.commands) and not _SHELLS.isdisjoint(map(basename, self.commands[-1][0]))
-        if begins and text and (reads or runs):
-            literal = source_of(begins)[:1] in tuple("'\"\\")
-            content = source_of(text) if literal else self.text(text)
-            if reads:
-                self.assign(command[-1], content.strip())
-            else:
-                self.apart(partial(self.run_text, content))
+    def _reading(self, parts: Sequence[Node], run: Run) -> bool | None:
+        """Run something with what its redirections let it read; None where that is not known."""
+        given = [self._given(part) for part in parts if "redirect" in part.type and source_of(part)[:1] == "<"]
+        if not given:
+            return run()
+        outer, self.values[INPUT] = self.values.get(INPUT), given[-1]
+        status = run()
+        self.values[INPUT] = outer
+        return status
+
+    def _given(self, redirect: Node) -> Value:
+        kinds = {child.type: child for child in redirect.children}
+        if redirect.type == "herestring_redirect":
+            return self.text(redirect.children[-1]) + "\n"
+        if "process_substitution" in kinds:
+            return self.printed(partial(self.sequence, kinds["process_substitution"].children))
+        begins, text = kinds.get("heredoc_start"), kinds.get("heredoc_body")
+        if not begins or not text:
+            return None
+        return source_of(text) if source_of(begins)[:1] in tuple("'\"\\") else self.text(text)
+
+    def _with_heredoc(self, node: Node, status: bool | None) -> bool | None:
+        """A text behind a command: what a shell is given runs. The parser has the rest of the command's line in it."""
+        kinds, right = {child.type: child for child in node.children}, node.child_by_field_name("right")
+        content = self._given(node)
+        if self.commands and not _SHELLS.isdisjoint(map(basename, self.commands[-1][0])) and isinstance(content, str):
+            self.apart(partial(self.run_text, content))
         if "pipeline" in kinds:
             return self.run(kinds["pipeline"])
         return self.in_order(lambda: status, "&&" in kinds, partial(self.run, right)) if right is not None else status
@@ -370,3 +397,9 @@ class _Shell(Branching):
     def _run_unset_command(self, node: Node) -> bool | None:
         self.values |= dict.fromkeys(self.words(node.named_children))
         return True
+
+
+def _ends_a_line(command: Node, child: Node, behind: Node) -> bool:
+    """Whether a line ends between two parts of a command, which the parser then has from two commands."""
+    between = (command.text or b"")[child.end_byte - command.start_byte : behind.start_byte - command.start_byte]
+    return b"\n" in between.replace(b"\\\n", b"")

@@ -210,8 +210,9 @@ class Branching(WordReader):
         agreed: State = {}
         for name in {**a, **b}:
             mine, its = a.get(name, UNSET), b.get(name, UNSET)
-            agreed[name] = either(mine, its) if name != OUTPUT or mine == its else None
-            if agreed[name] not in (mine, its) and name != OUTPUT:
+            told = name in (OUTPUT, INPUT)
+            agreed[name] = either(mine, its) if not told or mine == its else None
+            if agreed[name] not in (mine, its) and not told:
                 self.say(self.remarks, f"{name} depends on a condition that is not known here")
         return agreed
 

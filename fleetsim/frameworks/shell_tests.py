@@ -1,6 +1,6 @@
 """What follows from words: whether a test holds, `[ ... ]` of its words, `[[ ... ]]` of its tree; what `seq` prints.
 
-None: that is not known.
+None: that is not known. What `read` and `mapfile` take.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from posixpath import basename, dirname, normpath
 from typing import TYPE_CHECKING
 
 from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Undecided, Value, fits, integer, is_known
-from fleetsim.frameworks.shell_words import WordReader, source_of
+from fleetsim.frameworks.shell_words import WordReader, source_of, sum_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -141,8 +141,8 @@ def asks_for_npu(words: Sequence[str]) -> bool:
 
 
 def printed(words: Sequence[str], folder: Value, given: Value) -> str | None:
-    """What `basename`, `dirname`, `echo`, `pwd`, `realpath`, `sed s/this/that/` and `seq` print; None for every other
-    command, and where that is not known. folder: where a command runs. given: what it reads."""
+    """What `basename`, `cat`, `dirname`, `echo`, `expr`, `pwd`, `realpath`, `sed s/this/that/` and `seq` print; None
+    for every other command, and where that is not known. folder: where a command runs. given: what it reads."""
     match words:
         case ["realpath", path] if path.startswith("/"):
             return normpath(path)
@@ -154,6 +154,10 @@ def printed(words: Sequence[str], folder: Value, given: Value) -> str | None:
             return ""
         case ["pwd", *_] if isinstance(folder, str) and folder.startswith((UNKNOWN, "/")):
             return folder
+        case ["expr", a, ("+" | "-" | "*" | "/" | "%") as sign, b] if _WHOLE.fullmatch(a) and _WHOLE.fullmatch(b):
+            return str(sum_of(f"{a}{sign}{b}")) if sign in "+-*" or int(b) else None
+        case ["cat"] | ["cat", "-"] if isinstance(given, str):
+            return given.removesuffix("\n")
         case ["echo", *texts] if not "".join(texts[:1]).startswith("-") and not any("\\" in text for text in texts):
             return " ".join(texts)
         case ["basename", path, *suffix] if is_known(basename(path.rstrip("/"))):
@@ -167,3 +171,38 @@ def printed(words: Sequence[str], folder: Value, given: Value) -> str | None:
             listed = range(first, last + (1 if step > 0 else -1), step) if step else range(0)
             return "\n".join(map(str, listed)) if len(listed) <= _MOST_LISTED else None
     return None
+
+
+def read(words: Sequence[str], given: str, between: Value) -> dict[str, Value] | None:
+    """The variables that `read ...` or `mapfile ...` sets, and what is left to read, by "<"; None: not known.
+
+    given: what there is to read. between: the variable IFS.
+    """
+    if not is_known(given) or (between is not None and not isinstance(between, str)):
+        return None
+    signs = " \t\n" if between in (None, UNSET) else str(between)
+    if words[0] != "read":
+        lines = words[0] != "getopts" and words[1:2] == ["-t"] and len(words) == 3
+        return {words[2]: tuple(given.splitlines()), "<": ""} if lines else None
+    names, ends, array, rest = list[str](), "\n", False, iter(words[1:])
+    for word in rest:
+        letters = word[1:] if word.startswith("-") else ""
+        if not letters:
+            names.append(word)
+        elif letters[-1] in "nNtui" or (not set(letters) <= set("rasdep")):
+            return None
+        elif letters[-1] == "d":
+            ends = next(rest, "")
+        elif letters[-1] == "p":
+            next(rest, "")
+        array = array or "a" in letters
+    text, _, left = given.partition(ends) if ends else (given, "", "")
+    blank = "".join(sign for sign in signs if sign.isspace())
+    text = text.strip(blank) if blank else text
+    around = f"[{re.escape(blank)}]*" if blank else ""
+    cut = re.compile(f"{around}[{re.escape(signs)}]{around}" if signs else r"(?!)")
+    most = -1 if array else len(names) - 1  # of cuts; 0 is no limit there
+    fields = (cut.split(text, max(most, 0)) if most else [text]) if text else []
+    if array:
+        return {names[0]: tuple(fields), "<": left} if names else None
+    return {**dict.fromkeys(names, ""), **dict(zip(names, fields, strict=False)), "<": left} if names else None

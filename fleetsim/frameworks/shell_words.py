@@ -39,6 +39,9 @@ _BRACES = re.compile(r"""([^{}'"$`\\]*)\{([^{}'"$`\\]*)\}(.*)""", re.DOTALL)
 _STEPS = re.compile(r"(-?\d+)\.\.(-?\d+)")
 _ESCAPED = {True: re.compile(r'\\(["$`\\\n])'), False: re.compile(r"\\(.)", re.DOTALL)}
 _MOST_WORDS = 1000
+# A word that goes on in the next line: 'a'\
+# 'b'. The parser has two words of it.
+_GOES_ON = re.compile(r"(?m)^(?:.*['\"]\\\n(?=['\"]))+.*$")
 
 
 @cache
@@ -53,7 +56,13 @@ def tree_of(text: str) -> Node:
     """The root of a script's tree. Any text gives one."""
     # `$(((` confuses the parser where it begins a sum, and is the same with a blank.
     text = text.replace("\r\n", "\n").replace("\0", "").replace("$(((", "$(( (")
+    text = _GOES_ON.sub(_on_one_line, text)
     return _parser().parse(text.encode("utf-8", "replace")).root_node
+
+
+def _on_one_line(lines: re.Match[str]) -> str:
+    joined = lines[0].replace("\\\n", "")
+    return joined + ("\n\\" if joined.endswith("\\") else "\n") * lines[0].count("\\\n")  # as many lines as before
 
 
 def sum_of(text: str) -> int:

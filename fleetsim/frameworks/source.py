@@ -196,32 +196,34 @@ def _other_file(named: str, folder: Path | None, depth: int) -> RunSettings | No
     return None
 
 
+def training_of(commands: Sequence[Words]) -> Words | None:
+    """Of commands the one that starts training: that with the most settings, then words, of its own. None: there is
+    none."""
+
+    def size(words: Words) -> tuple[int, int]:
+        entry = entry_of(words) if server_of(words) is None else None
+        own = words[entry[1] :] if entry is not None else []
+        return (-1, 0) if entry is None else (sum(starts_something(word) for word, _ in own), len(own))
+
+    best = max(commands, key=size, default=[])
+    return best if size(best) != (-1, 0) else None
+
+
 def _of_script(text: str, name: str, folder: Path | None, depth: int) -> RunSettings:
     """The settings of the command that starts training: the one with the most settings, then words, of its own."""
     script = expanded(text, folder, os.path.basename(name))
-    best: tuple[tuple[int, int], Words] = ((-1, 0), [w for words, _ in script.commands for w in words])
-    others: list[tuple[str, Words]] = []
-    for words, _ in script.commands:
-        server = server_of(words)
-        if server is not None:
-            others.append(server)
-            continue
-        entry = entry_of(words)
-        own = words[entry[1] :] if entry is not None else []
-        size = sum(starts_something(word) for word, _ in own), len(own)
-        if entry is not None and size > best[0]:
-            best = (size, words)
-    found = best[0] != (-1, 0)
-    settings = _command(best[1])
+    training = training_of([words for words, _ in script.commands])
+    settings = _command([pair for words, _ in script.commands for pair in words] if training is None else training)
     settings.pinned = requirements_of(text)
-    for program, words in others:
+    for program, words in filter(None, (server_of(words) for words, _ in script.commands)):
         settings.programs.append(program)
         served = RunSettings()
         add_arguments(served, words)
         for setting in served.found.values():
             settings.add(f"vllm_serve.{setting.key.lstrip('-')}", setting.value)
     settings.not_understood += script.not_understood
-    if found:  # a comment or empty line within continued ones ends the command: bash starts the next line as another
+    if training is not None:
+        # A comment or empty line within continued ones ends the command: bash starts the next line as another.
         lost = [(words, line) for words, line in script.commands if _NO_COMMAND.match(words[0][0])]
         settings.not_understood += [
             f"line {line}: {' '.join(text for text, _ in words)[:80]}: is no part of the command above it"

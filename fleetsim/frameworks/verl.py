@@ -333,8 +333,16 @@ def _put_recipe(draft: Draft) -> None:
         put_rows(draft, "trainer")
     megatron = draft.values.get("trainer.recipe.backend") == "megatron"
     own = draft.text(*_ENGINE_KEYS, default="").value
+    turbo = any(draft.text(key, default="").value == "fsdp_turbo" for key in _ENGINE_KEYS)
     own = own if own in ("veomni", "torchtitan", "automodel") else "fsdp_config"
     engine = f"{ACTOR}.{'megatron' if megatron else own}"
+    # A resolved configuration has keys that do not hold: FSDP's beside fsdp_turbo's or these beside FSDP's, and of two
+    # for sequences the newer, where the older is more than 1 (FSDPActorConfig).
+    older, newer = (f"{part}.ulysses_sequence_parallel_size" for part in (ACTOR, engine))
+    said = draft.maybe_count(older)
+    gone = [f"{engine}.fsdp_size", older, newer] if turbo else [f"{engine}.turbo_config"]
+    for key in [*gone, newer if said is not None and said.value > 1 else older]:
+        draft.settings.drop(key)
     put_rows(draft, "epochs")
     put_rows(draft, "megatron" if megatron else "fsdp", f"{engine}.")
     rest = {"torchtitan": ("ranks", own), "automodel": ("ranks", own), "veomni": ("mesh", "layers", own)}

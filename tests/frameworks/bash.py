@@ -11,7 +11,7 @@ from fleetsim.frameworks.shell import Script
 
 LAUNCHERS = {"python", "python3", "torchrun", "ray", "accelerate", "uv", "srun", "sbatch", "deepspeed"}
 # No program is on PATH but these; bash calls this function for every other, which keeps its words in a file of its own.
-PROGRAMS = ("bash", "basename", "dirname", "realpath", "sed", "seq")
+PROGRAMS = ("bash", "basename", "cat", "dirname", "expr", "realpath", "sed", "seq")
 # What ms-swift is told by its environment stands before its words. A script ends when what it put behind itself has.
 # A file's name is the number of its process: bash makes them in the script's order, also where one that was put behind
 # writes late.
@@ -19,7 +19,8 @@ RECORDER = """\
 trap wait EXIT
 command_not_found_handle() {{
   case $1 in swift|megatron)
-    set -- ${{NNODES:+NNODES=$NNODES}} ${{NPROC_PER_NODE:+NPROC_PER_NODE=$NPROC_PER_NODE}} "$@" ;;
+    [[ ${{NPROC_PER_NODE@a}} != *x* ]] || set -- "NPROC_PER_NODE=$NPROC_PER_NODE" "$@"
+    [[ ${{NNODES@a}} != *x* ]] || set -- "NNODES=$NNODES" "$@" ;;
   esac
   printf '%s\\0' "$@" > "{folder}/$BASHPID"
 }}
@@ -51,9 +52,14 @@ def all_started(script: str, folder: Path, home: str = "/root") -> list[list[str
     with subprocess.Popen(command, env=env, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as ran:
         said = ran.communicate(timeout=60)[1]
     assert b"syntax error" not in said, said
+    return recorded(folder / "record", ran.pid)
+
+
+def recorded(folder: Path, first: int = 0) -> list[list[str]]:
+    """The words that were kept, in order. first: number of the process that started the others."""
     # Numbers start again from the lowest after the highest, of which there are at most 2^22.
-    records = sorted((folder / "record").iterdir(), key=lambda path: (int(path.name) - ran.pid) % 2**22)
-    return [path.read_bytes().decode().split("\0")[:-1] for path in records]
+    records = sorted(folder.iterdir(), key=lambda path: (int(path.name) - first) % 2**22)
+    return [path.read_bytes().decode("utf-8", "replace").split("\0")[:-1] for path in records]
 
 
 def started_as_read(script: Script) -> list[list[tuple[str, bool]]]:

@@ -24,6 +24,24 @@ SLIME = "--rollout-num-gpus 32 --rollout-num-gpus-per-engine 16"
             "actor_rollout_ref.rollout.data_parallel_size=2",
             {"engine.tp": 2, "engine.pp": 1, "engine.dp": 2, "fleet.instances": 8},
         ),
+        (  # a resolved configuration has both keys: FSDPActorConfig.__post_init__ says which holds
+            "verl", "verl_sync.yaml",
+            "actor_rollout_ref.actor.ulysses_sequence_parallel_size=4 "
+            "actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size=1",
+            {"trainer.recipe.cp": 4},
+        ),
+        (
+            "verl", "verl_sync.yaml",
+            "actor_rollout_ref.actor.ulysses_sequence_parallel_size=1 "
+            "actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size=2",
+            {"trainer.recipe.cp": 2},
+        ),
+        (
+            "verl", "verl_sync.yaml",
+            "actor_rollout_ref.actor.strategy=fsdp_turbo actor_rollout_ref.actor.fsdp_config.fsdp_size=-1 "
+            "actor_rollout_ref.actor.fsdp_config.turbo_config.distributed.fully_shard_parallel_size=4",
+            {"trainer.recipe.shards": 4},
+        ),
         (
             "nemo-rl", "nemo_rl_base.yaml",
             "policy.generation.vllm_cfg.tensor_parallel_size=1 policy.generation.vllm_cfg.expert_parallel_size=8 "
