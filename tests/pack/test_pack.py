@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fleetsim as fs
@@ -78,6 +78,34 @@ def test_a_switch_is_paid_for_again_after_every_interruption() -> None:
         PoolTurn(1, "rollout", 10.0, 11.0, True),
         PoolTurn(1, "rollout", 11.0, 14.0, False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("generates", "trains", "ahead", "step_s"),
+    [(10.0, 4.0, 0, 14.0), (10.0, 4.0, 1, 10.0), (4.0, 10.0, 1, 10.0), (4.0, 10.0, 9, 10.0), (7.0, 7.0, 1, 7.0)],
+)
+def test_what_may_be_ahead_takes_the_longer_of_both(generates: float, trains: float, ahead: int, step_s: float) -> None:
+    table = rotate([(_phase("rollout", generates), _phase("trainer", trains))], 40, 10, ahead=[ahead])
+    assert table.step_s(0) == pytest.approx(step_s)
+
+
+TENS = st.tuples(st.floats(5.0, 50.0), st.floats(5.0, 50.0))
+
+
+@settings(max_examples=30)
+@given(TENS, TENS, st.floats(0.0, 5.0), st.integers(1, 8))
+def test_trainers_in_turn_keep_to_their_bounds(
+    made: tuple[float, float], trained: tuple[float, float], switch_s: float, ahead: int
+) -> None:
+    """No step is shorter than its own generation or training, nor longer than these with a turn of the other one
+    before; and the trainer is never idle where either job alone would fill it."""
+    jobs = [(_phase(f"own {i}", made[i]), _phase("trainer", trained[i], switch_s=switch_s)) for i in (0, 1)]
+    table = rotate(jobs, rounds=60, settling=20, ahead=[ahead, ahead])
+    for i in (0, 1):
+        assert table.step_s(i) >= max(made[i], trained[i]) * 0.95
+        assert table.step_s(i) <= max(made[i], sum(trained) + 2.0 * switch_s) * 1.05
+    if any(trained[i] > made[i] for i in (0, 1)):
+        assert table.seconds("trainer") == pytest.approx(table.whole_s, rel=0.02)
 
 
 # Whole seconds, too: then several things happen at one time.
