@@ -9,7 +9,8 @@
 
 By phase and in turn each job runs batch by batch, so it is on-policy. In every way a job has the workers of tools and
 rewards and the engines of judges that are best for it there, as in `split`; together, it runs as far ahead of its
-trainer as alone, and what makes its samples older than its recipe permits is left out.
+trainer as alone, and what makes its samples older than its recipe permits is left out. Where all jobs have one pool of
+sandboxes (`sandboxes.py`), none has more than that, alone or in turn; apart all share it, together is left out.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.faces import flag
 from fleetsim.job.trials import Memo, Tell, flat, planned
+from fleetsim.pack.sandboxes import calls_tools, own_pool_usd_per_h, pool_usd_per_h, shared_out, within
 from fleetsim.pack.together import MeanLoad, PoolPhase, holding_all, rotate, shareable, side_by_side
 from fleetsim.search.arrangements import SWITCH_S, Rules, colocated_sync, split_counts, split_in_turn
 from fleetsim.search.front import age_of
@@ -104,6 +106,7 @@ class Pool:
     classes: Mapping[int, int]
     measure: Memo
     tell: Tell
+    sandboxes: int | None = None
     _alone: dict[tuple[int, int], Outcome | InputError | StuckError] = field(default_factory=dict)
 
     @cached_property
@@ -129,7 +132,13 @@ class Pool:
 
     def alone_s(self, job: int) -> float:
         """Seconds of its step with all GPUs to itself. Raises InputError and StuckError where they are too few."""
-        return self._whole(job).mean("step_s")
+        found = self._whole(job)
+        own = self._within(there := found.arrangement.scenario)
+        return found.mean("step_s") if own is there else float(self.measure(own, 0)["step_s"])
+
+    def _within(self, there: Scenario) -> Scenario:
+        """A job with the sandboxes that it may have where no other one calls them."""
+        return there if self.sandboxes is None else within(there, self.sandboxes)
 
     def _whole(self, job: int) -> Outcome:
         found = self.best(job, self.gpus)
@@ -168,8 +177,22 @@ class Pool:
         for job, (n, o) in enumerate(zip(counts, found, strict=True)):
             step_s, way = o.mean("step_s"), _told(o.arrangement.label, o.arrangement.scenario)
             shares.append(JobShare(n, step_s, step_s / self.alone_s(job), o.mean("cost_per_step"), way))
+        if self.sandboxes is not None:
+            shares = self._from_one_pool(counts, found, self.sandboxes)
         duty = sum(n * _duty(o) for n, o in zip(counts, found, strict=True)) / self.gpus
         return Way("apart", " + ".join(f"{n:,}" for n in counts), tuple(shares), duty, 0.0, tuple(found))
+
+    def _from_one_pool(self, counts: Sequence[int], found: Sequence[Outcome], sandboxes: int) -> list[JobShare]:
+        """What it is for each where the calls of all wait in one queue."""
+        run = lambda there: flat(self.measure(there, 0))  # noqa: E731
+        shares = []
+        theirs = shared_out([o.arrangement.scenario for o in found], sandboxes, run)
+        for job, (n, o, there) in enumerate(zip(counts, found, theirs, strict=True)):
+            step_s = float(run(there)["step_s"])
+            usd_per_h = o.mean("cost_per_step") / o.mean("step_s") * 3600.0
+            usd_per_h -= beside_usd_per_h(o.arrangement.scenario)
+            shares.append(self._share(job, there, n, step_s, usd_per_h, o.arrangement.label))
+        return shares
 
     # --- On shared GPUs
 
@@ -186,7 +209,7 @@ class Pool:
         """Generation and training of one job on shared pools, as its own run on them has it."""
         scenario = self.scenarios[job]
         instances = _instances(scenario, rollout, self.gpus, Rules(1))
-        there = self.crews[job].counted(split_in_turn(scenario, instances, self.gpus).scenario)
+        there = self._within(self.crews[job].counted(split_in_turn(scenario, instances, self.gpus).scenario))
         steps, switch = _steps(there), self.switch_s_of(scenario)
         generated = steps["wait_s"]
         trained = steps["end_s"] - steps["start_s"] - generated
@@ -196,7 +219,7 @@ class Pool:
         jobs, cycles = [], []
         try:
             for job, scenario in enumerate(self.scenarios):
-                there = self.crews[job].counted(colocated_sync(scenario, self.gpus).scenario)
+                there = self._within(self.crews[job].counted(colocated_sync(scenario, self.gpus).scenario))
                 steps = _steps(there)
                 jobs.append(there)
                 cycles.append((PoolPhase("all", steps["end_s"] - steps["start_s"], self.switch_s_of(scenario)),))
@@ -209,7 +232,7 @@ class Pool:
     def _together(self) -> Iterator[Way]:
         """Of all counts of rollout and trainer GPUs, by looks, those with the least mean and the least worst slow-down;
         each by long runs."""
-        if not shareable(self.scenarios):
+        if self.sandboxes is not None or not shareable(self.scenarios):
             return
         self.tell("adapters of all jobs on the same engines")
         held, found = holding_all([crew.at_ease for crew in self.crews]), {}
@@ -264,7 +287,11 @@ class Pool:
 
     def _share(self, job: int, there: Scenario, gpus: int, step_s: float, usd_per_h: float, way: str) -> JobShare:
         """there: as it runs. usd_per_h: of the GPUs that it pays for; its workers and judges it pays always."""
-        usd = (usd_per_h + beside_usd_per_h(there)) * step_s / 3600.0
+        usd_per_h += beside_usd_per_h(there)
+        if self.sandboxes is not None and calls_tools(there):
+            users = sum(map(calls_tools, self.scenarios))
+            usd_per_h += pool_usd_per_h(self.scenarios, self.sandboxes) / users - own_pool_usd_per_h(there)
+        usd = usd_per_h * step_s / 3600.0
         return JobShare(gpus, step_s, step_s / self.alone_s(job), usd, _told(way, there))
 
     def switch_s_of(self, scenario: Scenario) -> float:
@@ -335,7 +362,8 @@ class Packing:
     jobs: with their names. ways: all that run, the best first. best: the first that keeps what is protected; None where
     none does. alone_s: of each job, seconds of a step with all GPUs to itself. fair: whether the worst slow-down was
     made least, else the mean one. protected: number of a job -> the largest slow-down that it may have. switch_s: of
-    each job, seconds until GPUs that another one had serve it. classes: number of a job -> its class.
+    each job, seconds until GPUs that another one had serve it. classes: number of a job -> its class. sandboxes: of all
+    jobs together; None = each has those best for it.
     """
 
     jobs: tuple[Job, ...]
@@ -348,3 +376,4 @@ class Packing:
     switch_s: tuple[float, ...]
     classes: Mapping[int, int]
     warnings: tuple[str, ...]
+    sandboxes: int | None = None

@@ -41,8 +41,8 @@ def test_the_errors_as_they_came() -> None:
 # Math and code RL by verl's fully asynchronous trainer, each with an H100 of its own that generates, both with one more
 # that trains them in turn (the same repository at 6a343557756d: async-rl-benchmarks/poc-handoff/
 # POC2-math-code-timeslicing.md; time-slicing-vertical-integrations/verl/fully-async/runs/poc2/RESULTS.md). Alone:
-# seconds from batch to batch, whose rollout GPU never pauses, and those of training one. A switch: snapshot and restore,
-# medians. Batches a rollout may be ahead: staleness_threshold.
+# seconds from batch to batch, whose rollout GPU never pauses, and those of training one. A switch: snapshot and
+# restore, medians. Batches a rollout may be ahead: staleness_threshold.
 BATCH_S, TRAIN_S, TRAINERS_SWITCH_S, AHEAD = (407.0, 611.1), (185.0, 281.6), 30.3, 8
 PREDICTED_STEP_S, PREDICTED_TRAINER_DUTY = (420.3, 610.5), 0.901
 # As published: mean seconds of a step of each, and the trainer's duty (of one alone: 41.6 %, of which it trains 46 %).
