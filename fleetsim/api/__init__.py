@@ -81,9 +81,10 @@ def pack(
 ) -> PackResult:
     """Several jobs on one set of GPUs: `fleetsim pack`.
 
-    jobs: of `load`, or what it takes. switch_s: seconds until GPUs that another job had serve the next. sandboxes: of all
-    jobs together. fair: the least worst slow-down. protect: name of a job -> per cent by which its step may be longer than alone. priority: name of a
-    job -> its class; the higher one goes first on shared GPUs, and rollouts of a lower one give way. Raises InputError.
+    jobs: of `load`, or what it takes. switch_s: seconds until GPUs that another job had serve the next. sandboxes: of
+    all jobs together. fair: the least worst slow-down. protect: name of a job -> per cent by which its step may be
+    longer than alone. priority: name of a job -> its class; the higher one goes first on shared GPUs, and rollouts of
+    a lower one give way. Raises InputError.
     """
     made = tuple(job if isinstance(job, Job) else load(job) for job in jobs)
     kept = [f"{name}:{percent:g}" for name, percent in (protect or {}).items()]

@@ -103,9 +103,9 @@ def _sandboxes(result: Packing) -> str:
     if result.sandboxes is None:
         return ""
     return (
-        f"All jobs have one pool of {result.sandboxes:,} sandboxes, also alone, and pay for it alike. Apart their calls "
-        "wait in one queue: each job is simulated with the part that its calls have of it in the mean; in turn each "
-        "has all of it"
+        f"All jobs have one pool of {result.sandboxes:,} sandboxes, also alone, and pay for it alike. Apart their "
+        "calls wait in one queue: each job is simulated with the part that its calls have of it in the mean; in turn "
+        "each has all of it"
     )
 
 
