@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _HOW = {
     "apart": "each job on GPUs of its own",
     "by_phase": "by phase: while one job trains, another generates",
+    "one_trainer": "one trainer: each job generates on GPUs of its own, and they train in turn",
     "in_turn": "in turn: every job has all GPUs for a step",
     "together": "together, the adapters of all jobs on the same engines",
 }

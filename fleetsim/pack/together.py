@@ -57,12 +57,14 @@ _STARVED = 50
 
 class PoolPhase(Struct, frozen=True):
     """pool: its name. seconds: of each step, shape (steps,), which come again after the last. switch_s: seconds to
-    bring the job onto the pool's GPUs after another one. gives_way: to a job of a higher class, at any time."""
+    bring the job onto the pool's GPUs after another one. gives_way: to a job of a higher class, at any time. tail_s:
+    of what is ahead, seconds until it is there while the next one has the pool: its longest responses."""
 
     pool: str
     seconds: NDArray[np.float64]
     switch_s: float
     gives_way: bool = False
+    tail_s: float = 0.0
 
 
 class PoolTurn(Struct, frozen=True):
@@ -150,11 +152,15 @@ def rotate(
                 left = yield from held(job, phase, left)
                 again = left > 0.0
 
+    def ends_later(seconds: float, made: simpy.Container) -> Generator[Any, Any, None]:
+        yield env.timeout(seconds)
+        yield made.put(1)
+
     def generate(job: int, first: PoolPhase, may: simpy.Container, made: simpy.Container) -> Generator[Any, Any, None]:
         for step in count():
             yield may.get(1)
             yield from through(job, [first], step)
-            yield made.put(1)
+            env.process(ends_later(first.tail_s, made))
 
     def work(job: int, phases: Sequence[PoolPhase]) -> Generator[simpy.Event, Any, None]:
         apart = job < len(ahead) and ahead[job] > 0

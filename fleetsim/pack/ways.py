@@ -3,6 +3,7 @@
 - alone: a job has all GPUs; what every other way is held against.
 - apart: each job has a part of the GPUs for itself, and uses it in the best way that `split` finds.
 - by phase: one set of rollout GPUs and one of trainer GPUs for all: while one job trains, another one generates.
+- one trainer: each job generates on GPUs of its own, as far ahead as alone, and all train on the others, in turn.
 - in turn: every job has all GPUs for a whole step (generation, training, hand-over), one after the other.
 - together: jobs whose adapters share one base have the same engines at the same time (`together.py`), and each has GPUs
   of its own to train.
@@ -16,6 +17,7 @@ sandboxes (`sandboxes.py`), none has more than that, alone or in turn; apart all
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,11 +28,14 @@ import numpy as np
 from msgspec import Struct
 
 from fleetsim import units
-from fleetsim.config.law_numbers import promised_steps
+from fleetsim.config.law_numbers import budget_steps, promised_steps
+from fleetsim.config.load import with_changes
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.faces import flag
+from fleetsim.job.looks import looked
+from fleetsim.job.trainer_scaling import FREED
 from fleetsim.job.trials import Memo, Tell, flat, planned
 from fleetsim.pack.sandboxes import calls_tools, own_pool_usd_per_h, pool_usd_per_h, shared_out, within
 from fleetsim.pack.together import MeanLoad, PoolPhase, holding_all, rotate, shareable, side_by_side
@@ -50,12 +55,14 @@ if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.base_job import Job
 
-Kind = Literal["apart", "by_phase", "in_turn", "together"]
+Kind = Literal["apart", "by_phase", "one_trainer", "in_turn", "together"]
 ROLLOUT, TRAINER = "rollout", "trainer"
 # Parts into which GPUs are divided, at most.
 _PARTS = 8
-# Of the ways together, the best few by each rule have long runs.
+# Of the ways together, and of those with one trainer, the best few by each rule have long runs.
 _DECIDED = 2
+# Neither pace nor training alone makes a step that is so many times as long.
+_BOUND = 1.02
 
 
 class JobShare(Struct, frozen=True):
@@ -148,7 +155,7 @@ class Pool:
 
     def ways(self) -> tuple[Way, ...]:
         """All that can run."""
-        return (*self._apart(), *self._by_phase(), *self._in_turn(), *self._together())
+        return (*self._apart(), *self._by_phase(), *self._one_trainer(), *self._in_turn(), *self._together())
 
     # --- Apart
 
@@ -214,6 +221,39 @@ class Pool:
         generated = steps["wait_s"]
         trained = steps["end_s"] - steps["start_s"] - generated
         return there, (PoolPhase(ROLLOUT, generated, switch, gives_way=True), PoolPhase(TRAINER, trained, switch))
+
+    def _one_trainer(self) -> Iterator[Way]:
+        """Of all counts of trainer and rollout GPUs, by looks, those with the least mean and the least worst slow-down;
+        each by long runs. On-policy jobs need no rollout GPUs of their own for it: `_by_phase`."""
+        if self.sandboxes is not None or all(self._whole(job).arrangement.on_policy for job in range(len(self.jobs))):
+            return
+        self.tell("trainers of all jobs in turn")
+        found = {}
+        for counts in self._divided(1 + len(self.jobs)):
+            with contextlib.suppress(InputError, StuckError):
+                found[counts] = self._trained_in_turn(counts, looked)
+        for counts in {
+            n for by in ("mean", "worst") for n in sorted(found, key=lambda n: getattr(found[n], by))[:_DECIDED]
+        }:
+            with contextlib.suppress(InputError, StuckError):
+                yield self._trained_in_turn(counts, lambda there: there)
+
+    def _trained_in_turn(self, counts: Sequence[int], short: Callable[[Scenario], Scenario]) -> Way:
+        """short: what makes a scenario one of few steps, or leaves it."""
+        trainer, *rollouts = counts
+        theirs, cycles, ahead = [], [], []
+        for job, rollout in enumerate(rollouts):
+            scenario, whole = self.scenarios[job], self._whole(job)
+            instances = _instances(scenario, rollout, rollout + trainer, Rules())
+            there = like(scenario, whole.arrangement, rollout + trainer)(instances).scenario
+            there = short(self.crews[job].counted(there) if short is not looked else there)
+            oldest = budget_steps(there)
+            ahead.append(0.0 if whole.arrangement.on_policy else whole.age if oldest is None else oldest)
+            cycles.append(ahead_of_trainer(there, f"{ROLLOUT} {job}", TRAINER, ahead[-1], self.switch_s_of(scenario)))
+            theirs.append(there)
+        sizes = {TRAINER: trainer} | {f"{ROLLOUT} {job}": n for job, n in enumerate(rollouts)}
+        label = f"{' + '.join(f'{n:,}' for n in rollouts)} + {trainer:,}"
+        return self._rotation("one_trainer", label, theirs, cycles, sizes, ahead)
 
     def _in_turn(self) -> Iterator[Way]:
         jobs, cycles = [], []
@@ -302,18 +342,25 @@ class Pool:
 
     def _rotation(
         self, kind: Kind, label: str, jobs: Sequence[Scenario], cycles: Sequence[Sequence[PoolPhase]],
-        sizes: Mapping[str, int],
+        sizes: Mapping[str, int], ahead: Sequence[float] = (),
     ) -> Way:  # fmt: skip
         """GPUs cost what the first job's do, and a job pays for what it holds, for its workers and judges always."""
-        table, price = rotate(cycles, classes=self.classes), prices_of(self.scenarios[0])
+        table, price = rotate(cycles, classes=self.classes, ahead=ahead), prices_of(self.scenarios[0])
         each = {TRAINER: price.trainer}
         paid = {pool: n * each.get(pool, price.rollout) for pool, n in sizes.items()}
-        held = [sum(usd * table.seconds(pool, job) for pool, usd in paid.items()) for job in range(len(cycles))]
+        users = Counter(phase.pool for phases in cycles for phase in phases)
+        held = [  # what is a job's own it has always
+            sum(paid[p.pool] * (table.whole_s if users[p.pool] == 1 else table.seconds(p.pool, job)) for p in phases)
+            for job, phases in enumerate(cycles)
+        ]
         whole = sum(held) or 1.0  # free GPUs
         shares = []
         for job, part in enumerate(held):
             usd_per_h = sum(paid.values()) * part / whole
-            shares.append(self._share(job, jobs[job], self.gpus, table.step_s(job), usd_per_h, "batch by batch"))
+            own = [sizes[phase.pool] for phase in cycles[job]]
+            how = f"generates on {units.plural(own[0], 'GPU')} of its own" if ahead else "batch by batch"
+            gpus = sum(own) if ahead else self.gpus
+            shares.append(self._share(job, jobs[job], gpus, table.step_s(job), usd_per_h, how))
         duty, switching = (
             sum(n * table.seconds(pool, switches=switches) for pool, n in sizes.items()) / (self.gpus * table.whole_s)
             for switches in (False, True)
@@ -337,6 +384,23 @@ def _told(way: str, there: Scenario) -> str:
 def _steps(scenario: Scenario) -> np.ndarray:
     """The steps of one long run that count."""
     return window_of(simulate(scenario)).steps
+
+
+def ahead_of_trainer(
+    there: Scenario, rollout: str, trainer: str, ahead: float, switch_s: float
+) -> tuple[PoolPhase, PoolPhase]:
+    """Generation that may be so many batches ahead, and training, on these pools, by two runs of the job by itself.
+
+    A batch is made at the pace that a trainer of no seconds sees. Of ahead + 1 batches that are made or trained at once
+    each takes as many steps, so what is longer than its training and its pace is the tail of its responses.
+    """
+    fast, own = _steps(with_changes(there, FREED)), _steps(there)
+    made, took = fast["end_s"] - fast["start_s"], own["end_s"] - own["start_s"]
+    trained = took - own["wait_s"]
+    pace, step, training = (float(each.mean()) for each in (made, took, trained))
+    bound = step > _BOUND * max(pace, training)
+    tail = max(0.0, (ahead + 1.0) * step - training - pace) if ahead and bound else 0.0
+    return PoolPhase(rollout, made, 0.0, tail_s=tail), PoolPhase(trainer, trained, switch_s)
 
 
 def _duty(found: Outcome) -> float:
