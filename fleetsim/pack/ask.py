@@ -63,7 +63,8 @@ def pack_facts(result: Packing) -> Facts:
         explained("alone", "Alone: " + units.listed([
             f"{job.scenario.name} {units.seconds(s)}" for job, s in zip(result.jobs, result.alone_s, strict=True)])),
         explained("simulated", "Apart each job is simulated as by `fleetsim split`. On shared GPUs each is simulated "
-                               "batch by batch on as many GPUs, and its phases take turns with those of the others"),
+                               "batch by batch on as many GPUs, or as far ahead as alone of a trainer that all share, "
+                               "and its phases take turns with those of the others"),
         explained("sandboxes", _sandboxes(result)),
         explained("classes", _classes(result)),
         explained("together", _together(result)),
@@ -113,7 +114,7 @@ def _sandboxes(result: Packing) -> str:
 def _together(result: Packing) -> str:
     """How jobs on the same engines are predicted, or why they are not."""
     if result.sandboxes is not None:
-        return "Jobs on the same engines at the same time are not simulated with one pool of sandboxes"
+        return "Jobs on the same engines, or with one trainer, are not simulated with one pool of sandboxes"
     if any(way.kind == "together" for way in result.ways):
         return (
             "Together each job is simulated on engines that the requests of the others slow down and fill in the mean; "

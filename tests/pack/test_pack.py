@@ -96,7 +96,7 @@ def test_what_may_be_ahead_takes_the_longer_of_both(generates: float, trains: fl
 @pytest.mark.parametrize("trainer_step_s", [12, 16, 20, 40])
 @pytest.mark.parametrize("ahead", [1, 3])
 def test_what_is_ahead_of_a_trainer_waits_as_in_a_run(trainer_step_s: float, ahead: int) -> None:
-    """Phases by runs of a job whose trainer takes 12 s, with one that waits for others: the rotation is a run with that."""
+    """Phases by runs of a job whose trainer takes 12 s, with one that waits for others: the rotation is its run."""
     job = fs.load(batch=128, len=800, max_len=2048, trainer_step_s=12, instances=2, max_staleness=ahead)
     job = job.with_(sync_pause_s=0.5, steps=80, replications=1)
     assert budget_steps(job.scenario) == ahead
