@@ -332,7 +332,10 @@ class Pool:
             users = sum(map(calls_tools, self.scenarios))
             usd_per_h += pool_usd_per_h(self.scenarios, self.sandboxes) / users - own_pool_usd_per_h(there)
         usd = usd_per_h * step_s / 3600.0
-        return JobShare(gpus, step_s, step_s / self.alone_s(job), usd, _told(way, there))
+        told = _told(way, there)
+        if self.sandboxes is not None and calls_tools(there):
+            told = f"{way}, up to {there.stations.tools.workers or 0:,} of {self.sandboxes:,} sandboxes"
+        return JobShare(gpus, step_s, step_s / self.alone_s(job), usd, told)
 
     def switch_s_of(self, scenario: Scenario) -> float:
         """Seconds until GPUs that another job had serve this one."""

@@ -84,7 +84,7 @@ def test_jobs_in_turn_have_the_whole_pool_and_jobs_apart_share_it() -> None:
     scarce, plenty = (fs.pack(jobs, gpus=4, switch_s=1.0, sandboxes=n) for n in (8, 64))
     for result, n in ((scarce, 8), (plenty, 64)):
         for way in result.ways:
-            own = [int(share.way.split()[-2]) for share in way.shares]
+            own = [int(share.way.split()[-4]) for share in way.shares]
             assert max(own) <= n
             if way.kind == "apart" and n == 8:
                 assert own == [4, 4]
