@@ -73,6 +73,7 @@ def pack(
     *,
     gpus: int,
     switch_s: float | None = None,
+    sandboxes: int | None = None,
     fair: bool = False,
     protect: Mapping[str, float] | None = None,
     priority: Mapping[str, int] | None = None,
@@ -80,14 +81,15 @@ def pack(
 ) -> PackResult:
     """Several jobs on one set of GPUs: `fleetsim pack`.
 
-    jobs: of `load`, or what it takes. switch_s: seconds until GPUs that another job had serve the next. fair: the least
-    worst slow-down. protect: name of a job -> per cent by which its step may be longer than alone. priority: name of a
-    job -> its class; the higher one goes first on shared GPUs, and rollouts of a lower one give way. Raises InputError.
+    jobs: of `load`, or what it takes. switch_s: seconds until GPUs that another job had serve the next. sandboxes: of
+    all jobs together. fair: the least worst slow-down. protect: name of a job -> per cent by which its step may be
+    longer than alone. priority: name of a job -> its class; the higher one goes first on shared GPUs, and rollouts of
+    a lower one give way. Raises InputError.
     """
     made = tuple(job if isinstance(job, Job) else load(job) for job in jobs)
     kept = [f"{name}:{percent:g}" for name, percent in (protect or {}).items()]
     first = [f"{name}:{rank}" for name, rank in (priority or {}).items()]
-    asked = Pack(made=made, gpus=gpus, switch_s=switch_s, fair=fair, protect=kept, priority=first)
+    asked = Pack(made=made, gpus=gpus, switch_s=switch_s, sandboxes=sandboxes, fair=fair, protect=kept, priority=first)
     return packed(asked, told(tell))
 
 

@@ -164,6 +164,7 @@ def _single_controller(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
     put_rows(draft, "in flight")
     failure, again = "async_rl.rollout_failure", "a time-out is sent again, the whole group of it there"
     roles.limited(draft, "turn", draft.maybe_number(f"{failure}.native.generation_timeout_s"), "retried", again)
+    roles.limited(draft, "tools", draft.maybe_number(f"{failure}.native.env_timeout_s"), "retried", again)
     roles.limited(draft, "episode", draft.maybe_number(f"{failure}.nemo_gym.rollout_timeout_s"), "retried", again)
     if sampler.value == "windowed":
         put_rows(draft, "windowed")

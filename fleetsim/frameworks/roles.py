@@ -18,6 +18,8 @@ from fleetsim.frameworks.reading import Back, Read, one_of, times, writes
 
 REFERENCE, CRITIC, TUNE = "trainer.recipe.reference", "trainer.recipe.critic", "trainer.recipe.tune"
 REWARD = "workload.reward.latency_s"
+# rLLM's default of a workflow's time limit.
+_NO_LIMIT_S = 1e6
 
 
 _LIKE_THE_POLICYS = ServedModel()
@@ -164,10 +166,23 @@ def put_turns(draft: Draft, turns: Read[int] | None, key: str = "", marker: str 
 
 
 def limited(draft: Draft, what: str, seconds: Read[float] | None, lost: str, why: str) -> None:
-    """The time limit of a "turn" or an "episode", where a setting says one, and what the framework does then."""
+    """The time limit of a "turn", an "episode" or the calls of "tools", where a setting says one, and what becomes of
+    the rollout."""
     if seconds is not None and seconds.value > 0:
         draft.put(f"stations.{what}.timeout_s", seconds.value, seconds)
         draft.semantics(f"stations.{what}.lost", lost, why)
+
+
+def workflow_limited(draft: Draft) -> None:
+    """rLLM's time limit of a workflow. rllm/workflows/workflow.py, run_with_termination_handling: what there is then is
+    trained, unless rllm/trainer/algorithms/config.py, should_mask, leaves it out."""
+    seconds = draft.maybe_number("rllm.workflow.workflow_args.timeout", "workflow.workflow_args.timeout")
+    filtered = draft.flag("rllm.compact_filtering.enable", "compact_filtering.enable", default=False)
+    late = draft.flag("rllm.compact_filtering.mask_timeout", "compact_filtering.mask_timeout", default=True)
+    left_out = filtered.value and late.value
+    why = "compact_filtering leaves it out of its group" if left_out else "what it has is trained"
+    if seconds is not None and seconds.value < _NO_LIMIT_S:
+        limited(draft, "episode", seconds, "dropped" if left_out else "truncated", why)
 
 
 def fewest(*caps: Read[int] | None) -> Read[int] | None:

@@ -72,7 +72,10 @@ def _lengths(draft: Draft) -> None:
     turn = draft.count("generator.sampling_params.max_generate_length", default=1024)
     prompt = draft.count("trainer.max_prompt_length", default=512)
     settings, kind = draft.settings, draft.text("environment.env_class", default="").value
-    own = draft.maybe_count("harbor_trial_config.agent.kwargs.max_turns")
+    trial = "harbor_trial_config.agent"  # examples/train_integrations/harbor/harbor_generator.py
+    late = draft.maybe_number(f"{trial}.override_timeout_sec")
+    roles.limited(draft, "episode", late, "masked", "AgentTimeoutError: with its whole group there, here alone")
+    own = draft.maybe_count(f"{trial}.kwargs.max_turns")
     loops = settings.has("harbor_trial_config", "generator.task")
     several = loops or "multi_turn" in kind or settings.runs("harbor", "mini_swe", "openenv", "verifiers", "multi_turn")
     turns = own or draft.maybe_count("generator.max_turns")

@@ -57,6 +57,8 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     if tasks is not None:
         most = max(tasks.value, n.value)
         draft.put("fleet.max_in_flight_samples", most, tasks, why="a workflow has a sample")
+    if draft.settings.has("training.group_size"):
+        roles.workflow_limited(draft)
     why = "the service has the GPUs, and no setting says how many: those of your own that would do this"
     for path, value in (("trainer.gpus", 8), ("fleet.instances", 4)):
         draft.assume(path, value, why, f"--set {path}=N")

@@ -51,6 +51,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     if verl_forks.is_agent_flow(draft.settings):  # rllm/engine: so many workflows, a sample each
         tasks = draft.count("rllm.workflow.n_parallel_tasks", default=256)
         draft.put("fleet.max_in_flight_samples", max(tasks.value, n.value), tasks, why="a workflow has a sample")
+        roles.workflow_limited(draft)
     put_rows(draft, "equal parts" if easy else "requests")
     backend = draft.text(f"{ROLLOUT}.checkpoint_engine.backend", default="nccl")
     common.transport(draft, None if backend.value == "naive" else backend, TRANSPORTS)

@@ -41,6 +41,8 @@ from fleetsim.trainer.estimate import estimate_on, is_known, least_gpus, seconds
 
 # GPUs at which half of the trainer's seconds no longer shrink (see above).
 HALF_SERIAL_GPUS = 90.0
+# A trainer that takes no time: what generation does by itself.
+FREED = {"trainer.fixed_s": 0.0, "trainer.per_token_s": 0.0, "trainer.phases": [], "trainer.checkpoint": {}}
 
 Points = Sequence[tuple[int, float]]
 

@@ -12,6 +12,7 @@ from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import flag
 from fleetsim.job.result import SILENT, Gated, Watch, unchanging
 from fleetsim.job.settings import JOB, RUN, Argument, Option
+from fleetsim.pack.sandboxes import calls_tools
 from fleetsim.pack.ways import JobShare, Packing, Way
 from fleetsim.records import replace
 from fleetsim.tell.data import head, plain, told
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _HOW = {
     "apart": "each job on GPUs of its own",
     "by_phase": "by phase: while one job trains, another generates",
+    "one_trainer": "one trainer: each job generates on GPUs of its own, and they train in turn",
     "in_turn": "in turn: every job has all GPUs for a step",
     "together": "together, the adapters of all jobs on the same engines",
 }
@@ -61,7 +63,9 @@ def pack_facts(result: Packing) -> Facts:
         explained("alone", "Alone: " + units.listed([
             f"{job.scenario.name} {units.seconds(s)}" for job, s in zip(result.jobs, result.alone_s, strict=True)])),
         explained("simulated", "Apart each job is simulated as by `fleetsim split`. On shared GPUs each is simulated "
-                               "batch by batch on as many GPUs, and its phases take turns with those of the others"),
+                               "batch by batch on as many GPUs, or as far ahead as alone of a trainer that all share, "
+                               "and its phases take turns with those of the others"),
+        explained("sandboxes", _sandboxes(result)),
         explained("classes", _classes(result)),
         explained("together", _together(result)),
     )  # fmt: skip
@@ -96,8 +100,21 @@ def _classes(result: Packing) -> str:
     )
 
 
+def _sandboxes(result: Packing) -> str:
+    """Who has the one pool."""
+    if result.sandboxes is None:
+        return ""
+    return (
+        f"All jobs have one pool of {result.sandboxes:,} sandboxes, also alone, and pay for it alike. Apart their "
+        "calls wait in one queue: each job is simulated with the part that its calls have of it in the mean; in turn "
+        "each has all of it"
+    )
+
+
 def _together(result: Packing) -> str:
     """How jobs on the same engines are predicted, or why they are not."""
+    if result.sandboxes is not None:
+        return "Jobs on the same engines, or with one trainer, are not simulated with one pool of sandboxes"
     if any(way.kind == "together" for way in result.ways):
         return (
             "Together each job is simulated on engines that the requests of the others slow down and fill in the mean; "
@@ -167,6 +184,7 @@ def pack_document(result: Packing) -> dict[str, Any]:
         "jobs": [{"name": job.scenario.name, "alone_step_s": s}
                  for job, s in zip(result.jobs, result.alone_s, strict=True)],
         "gpus": result.gpus,
+        "sandboxes": result.sandboxes,
         "rule": "least worst slow-down" if result.fair else "least mean slow-down",
         "protected": {_name(result, i): most for i, most in result.protected.items()},
         "classes": {_name(result, i): rank for i, rank in result.classes.items()},
@@ -203,6 +221,9 @@ class Pack:
     switch_s: Annotated[
         float | None, Option("Seconds until GPUs that another job had serve this one (fleet.switch_s, or 5).", JOB)
     ] = None
+    sandboxes: Annotated[
+        int | None, Option("Sandboxes of all jobs together: one pool. Else each job has those best for it.", JOB)
+    ] = None
     fair: Annotated[bool, Option("The least worst slow-down; else the least mean slow-down of the jobs.", _RULES)] = (
         False
     )
@@ -232,6 +253,9 @@ class Pack:
         jobs = tuple(job if self.seed is None else job.with_({"run.seed": self.seed}) for job in made)
         if problems := [*_unlike(jobs), *self._wrong()]:
             raise InputError(problems)
+        if self.sandboxes is not None and not any(calls_tools(job.scenario) for job in jobs):
+            rule = "no job calls a tool that takes time"
+            raise InputError([Problem(flag("sandboxes"), self.sandboxes, rule, "leave it out")])
         asked = replace(self, made=_named(jobs, self.jobs))
         asked.protected()
         asked.classes()
@@ -243,6 +267,8 @@ class Pack:
             found.append(Problem(flag("gpus"), self.gpus, "must be between 1 and 100,000", "for example 64"))
         if self.switch_s is not None and not 0 <= self.switch_s <= 1e6:
             found.append(Problem(flag("switch_s"), self.switch_s, "must be 0 to 1,000,000 seconds", "for example 5"))
+        if self.sandboxes is not None and not 1 <= self.sandboxes <= 1_000_000:
+            found.append(Problem(flag("sandboxes"), self.sandboxes, "must be 1 to 1,000,000", "for example 96"))
         return found
 
     def protected(self) -> Mapping[int, float]:
@@ -341,7 +367,7 @@ def pack(asked: Pack, watch: Watch = SILENT) -> PackResult:
     asked = asked.ready()
     protect, classes = asked.protected(), asked.classes()
     watch.loaded()
-    pool = Pool(asked.made, asked.gpus, asked.switch_s, classes, remembered(simulated), watch)
+    pool = Pool(asked.made, asked.gpus, asked.switch_s, classes, remembered(simulated), watch, asked.sandboxes)
     alone = tuple(pool.alone_s(i) for i in range(len(asked.made)))
     ways = pool.ways()
     if not ways:
@@ -355,5 +381,5 @@ def pack(asked: Pack, watch: Watch = SILENT) -> PackResult:
     notes = tuple(f"{job.scenario.name}: {note}" for job in asked.made for note in job.notes)
     return PackResult(
         asked.made, asked.gpus, ordered, chosen(ordered, protect, by), alone, asked.fair, protect,
-        tuple(map(pool.switch_s_of, pool.scenarios)), classes, notes,
+        tuple(map(pool.switch_s_of, pool.scenarios)), classes, notes, asked.sandboxes,
     )  # fmt: skip

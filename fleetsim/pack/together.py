@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,9 @@ from fleetsim.workload.lengths import mean_length
 # --- Jobs that take turns on the same pools, phase by phase: who has which GPUs when.
 #
 # A job is a sequence of phases, and a phase needs one pool, alone, for so many seconds: a batch is generated on the
-# rollout GPUs, then trained on the trainer's, then the next one is generated (nothing of a job overlaps itself, so it
-# is on-policy). A pool that goes from one job to another takes seconds to switch: weights and states off, others on.
+# rollout GPUs, then trained on the trainer's. The next one is generated after that, for a job is on-policy here, or
+# before, by as many batches as it may be ahead.
+# A pool that goes from one job to another takes seconds to switch: weights and states off, others on.
 # Who is of the highest class is served first, and of one class who asked first. Generation gives way to a higher
 # class at once and goes on later where it was; training does not, for its state is not given up half-way. All GPUs of
 # a pool change hands together, as a gang scheduler does it. Nothing else is simulated here: the seconds of a phase
@@ -55,12 +57,14 @@ _STARVED = 50
 
 class PoolPhase(Struct, frozen=True):
     """pool: its name. seconds: of each step, shape (steps,), which come again after the last. switch_s: seconds to
-    bring the job onto the pool's GPUs after another one. gives_way: to a job of a higher class, at any time."""
+    bring the job onto the pool's GPUs after another one. gives_way: to a job of a higher class, at any time. tail_s:
+    of what is ahead, seconds until it is there while the next one has the pool: its longest responses."""
 
     pool: str
     seconds: NDArray[np.float64]
     switch_s: float
     gives_way: bool = False
+    tail_s: float = 0.0
 
 
 class PoolTurn(Struct, frozen=True):
@@ -107,10 +111,12 @@ def rotate(
     rounds: int = ROUNDS,
     settling: int = SETTLING,
     classes: Mapping[int, int] | None = None,
+    ahead: Sequence[float] = (),
 ) -> Timetable:
     """Runs the jobs until each has made so many steps; what comes before the slowest one's `settling`-th is not
-    counted. classes: number of a job -> its class, 0 where it has none; the higher one goes first. Raises StuckError
-    where a job of a lower class gets no turn."""
+    counted. classes: number of a job -> its class, 0 where it has none; the higher one goes first. ahead: of each job,
+    batches by which its first phase may be ahead of its other ones, 0 where it says none. Raises StuckError where a job
+    of a lower class gets no turn."""
     env, rank = simpy.Environment(), classes or {}
     pools = {phase.pool: simpy.PreemptiveResource(env) for phases in jobs for phase in phases}
     rows: list[PoolTurn] = []
@@ -139,16 +145,36 @@ def rotate(
                 return left - max(0.0, env.now - ready)
         return 0.0
 
+    def through(job: int, phases: Sequence[PoolPhase], step: int) -> Generator[simpy.Event, Any, None]:
+        for phase in phases:
+            left, again = float(phase.seconds[step % len(phase.seconds)]), True
+            while again:
+                left = yield from held(job, phase, left)
+                again = left > 0.0
+
+    def ends_later(seconds: float, made: simpy.Container) -> Generator[Any, Any, None]:
+        yield env.timeout(seconds)
+        yield made.put(1)
+
+    def generate(job: int, first: PoolPhase, may: simpy.Container, made: simpy.Container) -> Generator[Any, Any, None]:
+        for step in count():
+            yield may.get(1)
+            yield from through(job, [first], step)
+            env.process(ends_later(first.tail_s, made))
+
     def work(job: int, phases: Sequence[PoolPhase]) -> Generator[simpy.Event, Any, None]:
+        apart = job < len(ahead) and ahead[job] > 0
+        may, made = simpy.Container(env, init=ahead[job] + 1 if apart else 1), simpy.Container(env)
+        if apart:
+            env.process(generate(job, phases[0], may, made))
         while not done.triggered:
-            for phase in phases:
-                left = float(phase.seconds[len(ends[job]) % len(phase.seconds)])
-                again = True
-                while again:
-                    left = yield from held(job, phase, left)
-                    again = left > 0.0
+            if apart:
+                yield made.get(1)
+            yield from through(job, phases[1:] if apart else phases, len(ends[job]))
             ends[job].append(env.now)
-            enough = min(map(len, ends)) >= rounds or len(ends[job]) >= _STARVED * rounds
+            if apart:
+                yield may.put(1)
+            enough = min(map(len, ends)) >= rounds or (bool(rank) and len(ends[job]) >= _STARVED * rounds)
             if enough and not done.triggered:
                 done.succeed()
 

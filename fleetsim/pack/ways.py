@@ -3,18 +3,21 @@
 - alone: a job has all GPUs; what every other way is held against.
 - apart: each job has a part of the GPUs for itself, and uses it in the best way that `split` finds.
 - by phase: one set of rollout GPUs and one of trainer GPUs for all: while one job trains, another one generates.
+- one trainer: each job generates on GPUs of its own, as far ahead as alone, and all train on the others, in turn.
 - in turn: every job has all GPUs for a whole step (generation, training, hand-over), one after the other.
 - together: jobs whose adapters share one base have the same engines at the same time (`together.py`), and each has GPUs
   of its own to train.
 
 By phase and in turn each job runs batch by batch, so it is on-policy. In every way a job has the workers of tools and
 rewards and the engines of judges that are best for it there, as in `split`; together, it runs as far ahead of its
-trainer as alone, and what makes its samples older than its recipe permits is left out.
+trainer as alone, and what makes its samples older than its recipe permits is left out. Where all jobs have one pool of
+sandboxes (`sandboxes.py`), none has more than that, alone or in turn; apart all share it, together is left out.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,12 +28,16 @@ import numpy as np
 from msgspec import Struct
 
 from fleetsim import units
-from fleetsim.config.law_numbers import promised_steps
+from fleetsim.config.law_numbers import budget_steps, promised_steps
+from fleetsim.config.load import with_changes
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.faces import flag
+from fleetsim.job.looks import looked
+from fleetsim.job.trainer_scaling import FREED
 from fleetsim.job.trials import Memo, Tell, flat, planned
+from fleetsim.pack.sandboxes import calls_tools, own_pool_usd_per_h, pool_usd_per_h, shared_out, within
 from fleetsim.pack.together import MeanLoad, PoolPhase, holding_all, rotate, shareable, side_by_side
 from fleetsim.search.arrangements import SWITCH_S, Rules, colocated_sync, split_counts, split_in_turn
 from fleetsim.search.front import age_of
@@ -48,12 +55,14 @@ if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.base_job import Job
 
-Kind = Literal["apart", "by_phase", "in_turn", "together"]
+Kind = Literal["apart", "by_phase", "one_trainer", "in_turn", "together"]
 ROLLOUT, TRAINER = "rollout", "trainer"
 # Parts into which GPUs are divided, at most.
 _PARTS = 8
-# Of the ways together, the best few by each rule have long runs.
+# Of the ways together, and of those with one trainer, the best few by each rule have long runs.
 _DECIDED = 2
+# Neither pace nor training alone makes a step that is so many times as long.
+_BOUND = 1.02
 
 
 class JobShare(Struct, frozen=True):
@@ -104,6 +113,7 @@ class Pool:
     classes: Mapping[int, int]
     measure: Memo
     tell: Tell
+    sandboxes: int | None = None
     _alone: dict[tuple[int, int], Outcome | InputError | StuckError] = field(default_factory=dict)
 
     @cached_property
@@ -129,7 +139,13 @@ class Pool:
 
     def alone_s(self, job: int) -> float:
         """Seconds of its step with all GPUs to itself. Raises InputError and StuckError where they are too few."""
-        return self._whole(job).mean("step_s")
+        found = self._whole(job)
+        own = self._within(there := found.arrangement.scenario)
+        return found.mean("step_s") if own is there else float(self.measure(own, 0)["step_s"])
+
+    def _within(self, there: Scenario) -> Scenario:
+        """A job with the sandboxes that it may have where no other one calls them."""
+        return there if self.sandboxes is None else within(there, self.sandboxes)
 
     def _whole(self, job: int) -> Outcome:
         found = self.best(job, self.gpus)
@@ -139,7 +155,7 @@ class Pool:
 
     def ways(self) -> tuple[Way, ...]:
         """All that can run."""
-        return (*self._apart(), *self._by_phase(), *self._in_turn(), *self._together())
+        return (*self._apart(), *self._by_phase(), *self._one_trainer(), *self._in_turn(), *self._together())
 
     # --- Apart
 
@@ -168,8 +184,22 @@ class Pool:
         for job, (n, o) in enumerate(zip(counts, found, strict=True)):
             step_s, way = o.mean("step_s"), _told(o.arrangement.label, o.arrangement.scenario)
             shares.append(JobShare(n, step_s, step_s / self.alone_s(job), o.mean("cost_per_step"), way))
+        if self.sandboxes is not None:
+            shares = self._from_one_pool(counts, found, self.sandboxes)
         duty = sum(n * _duty(o) for n, o in zip(counts, found, strict=True)) / self.gpus
         return Way("apart", " + ".join(f"{n:,}" for n in counts), tuple(shares), duty, 0.0, tuple(found))
+
+    def _from_one_pool(self, counts: Sequence[int], found: Sequence[Outcome], sandboxes: int) -> list[JobShare]:
+        """What it is for each where the calls of all wait in one queue."""
+        run = lambda there: flat(self.measure(there, 0))  # noqa: E731
+        shares = []
+        theirs = shared_out([o.arrangement.scenario for o in found], sandboxes, run)
+        for job, (n, o, there) in enumerate(zip(counts, found, theirs, strict=True)):
+            step_s = float(run(there)["step_s"])
+            usd_per_h = o.mean("cost_per_step") / o.mean("step_s") * 3600.0
+            usd_per_h -= beside_usd_per_h(o.arrangement.scenario)
+            shares.append(self._share(job, there, n, step_s, usd_per_h, o.arrangement.label))
+        return shares
 
     # --- On shared GPUs
 
@@ -186,17 +216,50 @@ class Pool:
         """Generation and training of one job on shared pools, as its own run on them has it."""
         scenario = self.scenarios[job]
         instances = _instances(scenario, rollout, self.gpus, Rules(1))
-        there = self.crews[job].counted(split_in_turn(scenario, instances, self.gpus).scenario)
+        there = self._within(self.crews[job].counted(split_in_turn(scenario, instances, self.gpus).scenario))
         steps, switch = _steps(there), self.switch_s_of(scenario)
         generated = steps["wait_s"]
         trained = steps["end_s"] - steps["start_s"] - generated
         return there, (PoolPhase(ROLLOUT, generated, switch, gives_way=True), PoolPhase(TRAINER, trained, switch))
 
+    def _one_trainer(self) -> Iterator[Way]:
+        """Of all counts of trainer and rollout GPUs, by looks, those with the least mean and the least worst slow-down;
+        each by long runs. On-policy jobs need no rollout GPUs of their own for it: `_by_phase`."""
+        if self.sandboxes is not None or all(self._whole(job).arrangement.on_policy for job in range(len(self.jobs))):
+            return
+        self.tell("trainers of all jobs in turn")
+        found = {}
+        for counts in self._divided(1 + len(self.jobs)):
+            with contextlib.suppress(InputError, StuckError):
+                found[counts] = self._trained_in_turn(counts, looked)
+        for counts in {
+            n for by in ("mean", "worst") for n in sorted(found, key=lambda n: getattr(found[n], by))[:_DECIDED]
+        }:
+            with contextlib.suppress(InputError, StuckError):
+                yield self._trained_in_turn(counts, lambda there: there)
+
+    def _trained_in_turn(self, counts: Sequence[int], short: Callable[[Scenario], Scenario]) -> Way:
+        """short: what makes a scenario one of few steps, or leaves it."""
+        trainer, *rollouts = counts
+        theirs, cycles, ahead = [], [], []
+        for job, rollout in enumerate(rollouts):
+            scenario, whole = self.scenarios[job], self._whole(job)
+            instances = _instances(scenario, rollout, rollout + trainer, Rules())
+            there = like(scenario, whole.arrangement, rollout + trainer)(instances).scenario
+            there = short(self.crews[job].counted(there) if short is not looked else there)
+            oldest = budget_steps(there)
+            ahead.append(0.0 if whole.arrangement.on_policy else whole.age if oldest is None else oldest)
+            cycles.append(ahead_of_trainer(there, f"{ROLLOUT} {job}", TRAINER, ahead[-1], self.switch_s_of(scenario)))
+            theirs.append(there)
+        sizes = {TRAINER: trainer} | {f"{ROLLOUT} {job}": n for job, n in enumerate(rollouts)}
+        label = f"{' + '.join(f'{n:,}' for n in rollouts)} + {trainer:,}"
+        return self._rotation("one_trainer", label, theirs, cycles, sizes, ahead)
+
     def _in_turn(self) -> Iterator[Way]:
         jobs, cycles = [], []
         try:
             for job, scenario in enumerate(self.scenarios):
-                there = self.crews[job].counted(colocated_sync(scenario, self.gpus).scenario)
+                there = self._within(self.crews[job].counted(colocated_sync(scenario, self.gpus).scenario))
                 steps = _steps(there)
                 jobs.append(there)
                 cycles.append((PoolPhase("all", steps["end_s"] - steps["start_s"], self.switch_s_of(scenario)),))
@@ -209,7 +272,7 @@ class Pool:
     def _together(self) -> Iterator[Way]:
         """Of all counts of rollout and trainer GPUs, by looks, those with the least mean and the least worst slow-down;
         each by long runs."""
-        if not shareable(self.scenarios):
+        if self.sandboxes is not None or not shareable(self.scenarios):
             return
         self.tell("adapters of all jobs on the same engines")
         held, found = holding_all([crew.at_ease for crew in self.crews]), {}
@@ -264,8 +327,15 @@ class Pool:
 
     def _share(self, job: int, there: Scenario, gpus: int, step_s: float, usd_per_h: float, way: str) -> JobShare:
         """there: as it runs. usd_per_h: of the GPUs that it pays for; its workers and judges it pays always."""
-        usd = (usd_per_h + beside_usd_per_h(there)) * step_s / 3600.0
-        return JobShare(gpus, step_s, step_s / self.alone_s(job), usd, _told(way, there))
+        usd_per_h += beside_usd_per_h(there)
+        if self.sandboxes is not None and calls_tools(there):
+            users = sum(map(calls_tools, self.scenarios))
+            usd_per_h += pool_usd_per_h(self.scenarios, self.sandboxes) / users - own_pool_usd_per_h(there)
+        usd = usd_per_h * step_s / 3600.0
+        told = _told(way, there)
+        if self.sandboxes is not None and calls_tools(there):
+            told = f"{way}, up to {there.stations.tools.workers or 0:,} of {self.sandboxes:,} sandboxes"
+        return JobShare(gpus, step_s, step_s / self.alone_s(job), usd, told)
 
     def switch_s_of(self, scenario: Scenario) -> float:
         """Seconds until GPUs that another job had serve this one."""
@@ -275,18 +345,25 @@ class Pool:
 
     def _rotation(
         self, kind: Kind, label: str, jobs: Sequence[Scenario], cycles: Sequence[Sequence[PoolPhase]],
-        sizes: Mapping[str, int],
+        sizes: Mapping[str, int], ahead: Sequence[float] = (),
     ) -> Way:  # fmt: skip
         """GPUs cost what the first job's do, and a job pays for what it holds, for its workers and judges always."""
-        table, price = rotate(cycles, classes=self.classes), prices_of(self.scenarios[0])
+        table, price = rotate(cycles, classes=self.classes, ahead=ahead), prices_of(self.scenarios[0])
         each = {TRAINER: price.trainer}
         paid = {pool: n * each.get(pool, price.rollout) for pool, n in sizes.items()}
-        held = [sum(usd * table.seconds(pool, job) for pool, usd in paid.items()) for job in range(len(cycles))]
+        users = Counter(phase.pool for phases in cycles for phase in phases)
+        held = [  # what is a job's own it has always
+            sum(paid[p.pool] * (table.whole_s if users[p.pool] == 1 else table.seconds(p.pool, job)) for p in phases)
+            for job, phases in enumerate(cycles)
+        ]
         whole = sum(held) or 1.0  # free GPUs
         shares = []
         for job, part in enumerate(held):
             usd_per_h = sum(paid.values()) * part / whole
-            shares.append(self._share(job, jobs[job], self.gpus, table.step_s(job), usd_per_h, "batch by batch"))
+            own = [sizes[phase.pool] for phase in cycles[job]]
+            how = f"generates on {units.plural(own[0], 'GPU')} of its own" if ahead else "batch by batch"
+            gpus = sum(own) if ahead else self.gpus
+            shares.append(self._share(job, jobs[job], gpus, table.step_s(job), usd_per_h, how))
         duty, switching = (
             sum(n * table.seconds(pool, switches=switches) for pool, n in sizes.items()) / (self.gpus * table.whole_s)
             for switches in (False, True)
@@ -312,6 +389,23 @@ def _steps(scenario: Scenario) -> np.ndarray:
     return window_of(simulate(scenario)).steps
 
 
+def ahead_of_trainer(
+    there: Scenario, rollout: str, trainer: str, ahead: float, switch_s: float
+) -> tuple[PoolPhase, PoolPhase]:
+    """Generation that may be so many batches ahead, and training, on these pools, by two runs of the job by itself.
+
+    A batch is made at the pace that a trainer of no seconds sees. Of ahead + 1 batches that are made or trained at once
+    each takes as many steps, so what is longer than its training and its pace is the tail of its responses.
+    """
+    fast, own = _steps(with_changes(there, FREED)), _steps(there)
+    made, took = fast["end_s"] - fast["start_s"], own["end_s"] - own["start_s"]
+    trained = took - own["wait_s"]
+    pace, step, training = (float(each.mean()) for each in (made, took, trained))
+    bound = step > _BOUND * max(pace, training)
+    tail = max(0.0, (ahead + 1.0) * step - training - pace) if ahead and bound else 0.0
+    return PoolPhase(rollout, made, 0.0, tail_s=tail), PoolPhase(trainer, trained, switch_s)
+
+
 def _duty(found: Outcome) -> float:
     """The share of its GPUs' time in which a job generates or trains."""
     way = found.arrangement
@@ -335,7 +429,8 @@ class Packing:
     jobs: with their names. ways: all that run, the best first. best: the first that keeps what is protected; None where
     none does. alone_s: of each job, seconds of a step with all GPUs to itself. fair: whether the worst slow-down was
     made least, else the mean one. protected: number of a job -> the largest slow-down that it may have. switch_s: of
-    each job, seconds until GPUs that another one had serve it. classes: number of a job -> its class.
+    each job, seconds until GPUs that another one had serve it. classes: number of a job -> its class. sandboxes: of all
+    jobs together; None = each has those best for it.
     """
 
     jobs: tuple[Job, ...]
@@ -348,3 +443,4 @@ class Packing:
     switch_s: tuple[float, ...]
     classes: Mapping[int, int]
     warnings: tuple[str, ...]
+    sandboxes: int | None = None

@@ -35,6 +35,7 @@ from fleetsim.engine.transport import sync_times
 from fleetsim.errors import StuckError
 from fleetsim.job.looks import long_enough
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
+from fleetsim.job.trainer_scaling import FREED
 from fleetsim.job.trials import Measure, Tell, flat, with_instances
 from fleetsim.policies.samples import IN_FLIGHT
 from fleetsim.search.rate_matching import smallest
@@ -97,8 +98,7 @@ def headroom_of(
 
     instance_tok_s: the nameplate rate at this count.
     """
-    freed = {"trainer.fixed_s": 0.0, "trainer.per_token_s": 0.0, "trainer.phases": [], "trainer.checkpoint": {}}
-    base = with_changes(with_instances(scenario, instances), freed)
+    base = with_changes(with_instances(scenario, instances), FREED)
 
     def supply(changes: Mapping[str, Any]) -> float | None:
         changed = with_changes(base, changes) if changes else base

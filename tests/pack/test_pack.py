@@ -6,13 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fleetsim as fs
+from fleetsim.config.law_numbers import budget_steps
 from fleetsim.errors import InputError, StuckError
 from fleetsim.pack.together import PoolPhase, PoolTurn, Timetable, rotate
+from fleetsim.pack.ways import ahead_of_trainer
 from fleetsim.records import replace
+from fleetsim.sim.run import simulate
+from fleetsim.sim.window import window_of
 from tests.once import once
 
 SECONDS = st.floats(0.5, 100.0)
@@ -78,6 +82,47 @@ def test_a_switch_is_paid_for_again_after_every_interruption() -> None:
         PoolTurn(1, "rollout", 10.0, 11.0, True),
         PoolTurn(1, "rollout", 11.0, 14.0, False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("generates", "trains", "ahead", "step_s"),
+    [(10.0, 4.0, 0, 14.0), (10.0, 4.0, 1, 10.0), (4.0, 10.0, 1, 10.0), (4.0, 10.0, 9, 10.0), (7.0, 7.0, 1, 7.0)],
+)
+def test_what_may_be_ahead_takes_the_longer_of_both(generates: float, trains: float, ahead: int, step_s: float) -> None:
+    table = rotate([(_phase("rollout", generates), _phase("trainer", trains))], 40, 10, ahead=[ahead])
+    assert table.step_s(0) == pytest.approx(step_s)
+
+
+@pytest.mark.parametrize("trainer_step_s", [12, 16, 20, 40])
+@pytest.mark.parametrize("ahead", [1, 3])
+def test_what_is_ahead_of_a_trainer_waits_as_in_a_run(trainer_step_s: float, ahead: int) -> None:
+    """Phases by runs of a job whose trainer takes 12 s, with one that waits for others: the rotation is its run."""
+    job = fs.load(batch=128, len=800, max_len=2048, trainer_step_s=12, instances=2, max_staleness=ahead)
+    job = job.with_(sync_pause_s=0.5, steps=80, replications=1)
+    assert budget_steps(job.scenario) == ahead
+    made, trained = ahead_of_trainer(job.scenario, "rollout", "trainer", ahead, 0.0)
+    slower = replace(trained, seconds=trained.seconds + trainer_step_s - 12.0)
+    run = window_of(simulate(job.with_(trainer_step_s=trainer_step_s).scenario))
+    assert rotate([(made, slower)], ahead=[ahead]).step_s(0) == pytest.approx(run.step_s, rel=0.08)
+
+
+TENS = st.tuples(st.floats(5.0, 50.0), st.floats(5.0, 50.0))
+
+
+@settings(max_examples=30)
+@given(TENS, TENS, st.floats(0.0, 5.0), st.integers(1, 8))
+def test_trainers_in_turn_keep_to_their_bounds(
+    made: tuple[float, float], trained: tuple[float, float], switch_s: float, ahead: int
+) -> None:
+    """No step is shorter than its own generation or training, nor longer than these with a turn of the other one
+    before; and the trainer is never idle where either job alone would fill it."""
+    jobs = [(_phase(f"own {i}", made[i]), _phase("trainer", trained[i], switch_s=switch_s)) for i in (0, 1)]
+    table = rotate(jobs, rounds=60, settling=20, ahead=[ahead, ahead])
+    for i in (0, 1):
+        assert table.step_s(i) >= max(made[i], trained[i]) * 0.95
+        assert table.step_s(i) <= max(made[i], sum(trained) + 2.0 * switch_s) * 1.05
+    if any(trained[i] > made[i] for i in (0, 1)):
+        assert table.seconds("trainer") == pytest.approx(table.whole_s, rel=0.02)
 
 
 # Whole seconds, too: then several things happen at one time.
@@ -175,7 +220,7 @@ def found() -> dict[str, object]:
 
 def test_the_best_is_the_best_of_all_ways(found: dict[str, object]) -> None:
     ways, best = found["ways"], found["best"]
-    assert {way["kind"] for way in ways} == {"apart", "by_phase", "in_turn"}
+    assert {way["kind"] for way in ways} == {"apart", "by_phase", "one_trainer", "in_turn"}
     assert best["mean"] == min(way["mean"] for way in ways)
     for way in ways:
         slow = [share["slower"] for share in way["shares"]]
