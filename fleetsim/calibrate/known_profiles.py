@@ -135,22 +135,19 @@ def predicted_anew(profile: Profile, raw_file: Path) -> tuple[tuple[BatchCheck, 
 
 def listed_data(listed: Sequence[ListedProfile], wrong: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """The document of `fleetsim profile ls`."""
-    return {
-        "schema_version": 1,
-        "command": "profile ls",
-        "profiles": [{"profile": one.give, **_summary(one.profile)} for one in listed],
-        "unreadable": [{"profile": give, "problem": problem} for give, problem in wrong],
-    }
-
-
-def _summary(profile: Profile) -> dict[str, Any]:
-    p = profile.provenance
-    return {
-        "name": profile.name,
-        "kind": profile.kind,
-        **{name: getattr(p, name) for name in ("gpu", "model", "tp", "engine", "engine_version", "date")},
-        "error": profile.error.model_dump(mode="json"),
-    }
+    said = ("gpu", "model", "tp", "engine", "engine_version", "date")
+    profiles = [
+        {
+            "profile": one.give,
+            "name": one.profile.name,
+            "kind": one.profile.kind,
+            **{name: getattr(one.profile.provenance, name) for name in said},
+            "error": one.profile.error.model_dump(mode="json"),
+        }
+        for one in listed
+    ]
+    unreadable = [{"profile": give, "problem": problem} for give, problem in wrong]
+    return {"schema_version": 1, "command": "profile ls", "profiles": profiles, "unreadable": unreadable}
 
 
 def profile_data(profile: Profile, command: str, seen: Sequence[ClientView] = ()) -> dict[str, Any]:

@@ -93,8 +93,13 @@ def decode_line(
 
 
 def opening(profile: Profile) -> tuple[str, ...]:
-    """What it is, how good it is, how fast the engine: a sentence each."""
-    return (what_it_is(profile), how_good(profile), *how_fast(profile))
+    """What it is, how good it is, how fast decoding was where it was measured: a sentence each."""
+    said = what_it_is(profile), how_good(profile)
+    best = max(rows_of(profile, "decode"), key=lambda r: r.tok_s, default=None)
+    if best is None:
+        return said
+    many = units.plural(round(best.point.decodes), "sequence")
+    return (*said, f"Up to {best.tok_s:,.0f} output tok/s, measured with {many} of {best.context:,.0f} tokens.")
 
 
 def what_it_is(profile: Profile) -> str:
@@ -135,18 +140,6 @@ def how_good(profile: Profile) -> str:
         most = most or (f", 90 % within {units.share(e.p90)}" if e.p90 is not None else "")
         return f"Its error: {units.share(e.median)} in the median{most}{f' ({e.what})' if e.what else ''}."
     return "No error is on record for it: no batch was kept out of the fit."
-
-
-def how_fast(profile: Profile) -> tuple[str, ...]:
-    """The fastest decoding that was measured, as one sentence or none."""
-    rows = rows_of(profile, "decode")
-    if not rows:
-        return ()
-    best = max(rows, key=lambda r: r.tok_s)
-    return (
-        f"Up to {best.tok_s:,.0f} output tok/s, measured with {units.plural(round(best.point.decodes), 'sequence')} of "
-        f"{best.context:,.0f} tokens.",
-    )
 
 
 def batch_words(check: BatchCheck) -> str:

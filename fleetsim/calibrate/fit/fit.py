@@ -75,7 +75,11 @@ def fit(
     """
     if wrong := lacking(observations, prior):
         raise InputError(wrong)
-    o = observations if prior is None else _joined(observations, prior.observations)
+    o = observations
+    if prior is not None:  # the loads of a prior come after those that were measured
+        first, own = o.segment.max(initial=-1) + 1, prior.observations.segment
+        segment = (own - own.min(initial=0) + first).astype(np.int32)
+        o = in_a_row([o, replace(prior.observations, segment=segment)])
     sizes = tuple(float(s) for s in sorted(set(graph_sizes)))
     tokens, beyond = _shaping(o, observations)
     basis = candidates(tokens, sizes, pad=False)
@@ -97,12 +101,6 @@ def fit(
         if _clearly_better(stepped, best):
             best = stepped
     return _fit_of(best, observations, w, prior, seed)
-
-
-def _joined(a: Observations, b: Observations) -> Observations:
-    """One set of observations; the loads of b come after those of a."""
-    segment = b.segment - b.segment.min(initial=0) + a.segment.max(initial=-1) + 1
-    return in_a_row([a, replace(b, segment=segment.astype(np.int32))])
 
 
 def _shaping(o: Observations, measured: Observations) -> tuple[Array, NDArray[np.bool_]]:
@@ -172,7 +170,12 @@ def _fit_of(model: _Model, o: Observations, w: Weights, prior: Prior | None, see
     estimates = _estimates(model, tokens, np.append(curve, model.c[width:]), prior, seed)
     knots, linear = len(tokens), dict(zip(LINEAR, estimates[len(tokens) :], strict=True))
     overhead = linear.pop(LINEAR[OVERHEAD])
-    assumed = model.assumed + _lost(model, o, w)
+    assumed = model.assumed
+    out = w.row[: len(o)] == 0.0
+    expected = model.of.rows[: len(o)][out] @ model.of.basis.merged(model.choice.keep) @ model.c
+    lost = float(np.sum(o.seconds[out] - expected) / np.sum(o.seconds))
+    if lost >= LOST:  # whatever caused it may come again
+        assumed += (f"{units.share(lost)} of the time measured went into outliers, which predictions leave out",)
     if prior is not None:
         kept, measured = model.of.kept(model.choice.keep), model.of.measured
         data, added = (kept.total(kept.weight * here)[0] for here in (measured, ~measured))
@@ -226,16 +229,6 @@ def _estimates(model: _Model, tokens: Array, middle: Array, prior: Prior | None,
     ]
 
 
-def _lost(model: _Model, o: Observations, w: Weights) -> tuple[str, ...]:
-    """Says so where what was left out took noticeable time: whatever caused it may come again."""
-    out = w.row[: len(o)] == 0.0
-    expected = model.of.rows[: len(o)][out] @ model.of.basis.merged(model.choice.keep) @ model.c
-    share = float(np.sum(o.seconds[out] - expected) / np.sum(o.seconds))
-    if share < LOST:
-        return ()
-    return (f"{units.share(share)} of the time measured went into outliers, which predictions leave out",)
-
-
 def _error(model: _Model, o: Observations, w: Weights, overhead_s: float) -> FitError:
     """Relative errors of the durations that count, each predicted by a fit to the other folds."""
     rows = model.of.rows[: len(o)] @ model.of.basis.merged(model.choice.keep)
@@ -245,10 +238,9 @@ def _error(model: _Model, o: Observations, w: Weights, overhead_s: float) -> Fit
         expected[fold == k] = rows[fold == k] @ c
     used = w.row[: len(o)] > 0
     off = np.abs(expected[used] / o.seconds[used] - 1.0)
-    return FitError(
-        observations=int(used.sum()),
-        left_out=int((~used).sum()),
-        median=units.short(float(np.median(off))),
-        p90=units.short(float(np.percentile(off, 90.0))),
-        overhead_s=overhead_s,
-    )
+    return FitError(observations=int(used.sum()), left_out=int((~used).sum()), **spread_of(off), overhead_s=overhead_s)
+
+
+def spread_of(off: Array) -> dict[str, float]:
+    """The median of relative errors, and what nine of ten are below."""
+    return {"median": units.short(float(np.median(off))), "p90": units.short(float(np.percentile(off, 90.0)))}
