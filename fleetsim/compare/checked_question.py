@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from fleetsim.compare.question import Compare, GivenSide, What, given_of, spans_of, told_apart
+from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import Problem, Problems
 from fleetsim.faces import Text, flag
 from fleetsim.job.metrics import Gate, parse_gate
@@ -45,7 +46,9 @@ def checked(asked: Compare) -> Checked:
     there = WINDOW_METRICS if kinds == {"history"} else RUN_METRICS
     metrics = tuple(name for name in there if not asked.metric or name in asked.metric)
     problems = Problems([*numbers(asked), *wrong, *misplaced(asked, kinds, given, not wrong)])
-    problems += unknown(asked.metric or (), there)
+    strange = [name for name in asked.metric or () if name not in there]
+    metric = Text("--metric", "metrics")
+    problems += (Problem(metric, name, "unknown metric", did_you_mean(name, there)) for name in strange)
     spans = problems.made(lambda: spans_of(asked, len(given) < 2) if kinds == {"history"} else {})
     gate = problems.made(lambda: comparison_gate(asked.fail_if or (), metrics, bool(asked.metric)))
     problems.stop()
@@ -151,15 +154,6 @@ def _of_scenarios(asked: Compare, kinds: frozenset[What], given: Sequence[GivenS
                 yield Problem(option, text, "must be the same on both sides", f"give {_RUN[path]} N for both")
 
 
-def unknown(metrics: Sequence[str], there: Sequence[str]) -> Iterator[Problem]:
-    """Metrics that there are not."""
-    from fleetsim.config.tree import did_you_mean
-
-    for name in metrics:
-        if name not in there:
-            yield Problem(Text("--metric", "metrics"), name, "unknown metric", did_you_mean(name, there))
-
-
 REGRESSION = "regression"
 _PARTS = ("ratio", "difference")
 _ENDS = ("", ".low", ".high")
@@ -183,8 +177,6 @@ class ComparisonGate(Struct, frozen=True):
 def comparison_gate(texts: Iterable[str], metrics: Sequence[str], named: bool = False) -> ComparisonGate:
     """All `--fail-if`, before any work is done. metrics: those that are compared. named: somebody chose them, and a
     regression of any counts; else of those that a user pays for. Raises InputError, all problems."""
-    from fleetsim.config.tree import did_you_mean
-
     judged = [m for m in metrics if quantity(m).better is not None]
     watched = tuple(m for m in judged if named or m in PAID_FOR)
     known = [*metrics, *(f"{part}.{m}{end}" for m in metrics for part in _PARTS for end in _ENDS)]

@@ -110,11 +110,8 @@ def _read(window: HistoryWindow, now: float, whole: dict[tuple[str, str], Histor
 
 def same_history(a: HistoryWindow, b: HistoryWindow) -> bool:
     """Whether both are of the same instances of one server, file or history that was read."""
-    return a.selector == b.selector and a.history is b.history and _place(a) == _place(b)
-
-
-def _place(window: HistoryWindow) -> str | None:
-    return window.prometheus if window.file is None else os.path.realpath(window.file)
+    places = {w.prometheus if w.file is None else os.path.realpath(w.file) for w in (a, b)}
+    return a.selector == b.selector and a.history is b.history and len(places) == 1
 
 
 # Labels that name one instance, or one scrape target, and say nothing of what it is.

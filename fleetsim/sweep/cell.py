@@ -22,9 +22,9 @@ from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_touched
 from fleetsim.config.yaml_text import as_yaml
-from fleetsim.errors import InputError, OutsideError, Problem, StuckError
+from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.estimates import Estimate, estimate
-from fleetsim.files import hold
+from fleetsim.files import hold, unwritten
 from fleetsim.job.derived_values import TP, instance_gpus, with_derived
 from fleetsim.job.trials import flat
 from fleetsim.quantities import METRICS, RARE_METRICS, RUN_METRICS
@@ -200,7 +200,7 @@ class Journal:
                 os.fsync(self._stream.fileno())
                 self._synced_s = time.monotonic()
         except OSError as error:
-            raise _unwritable(self.path, error) from None
+            raise unwritten(self.path, error) from None
 
     def discard(self) -> None:
         """The output is complete: the journal goes."""
@@ -236,7 +236,9 @@ def open_journal(output: Path, digest: str, cells: int, restart: bool = False) -
         if not data.startswith(head):
             # Else it was killed while it wrote its first line, or before it had a cell.
             if data and not head.startswith(data) and not _bare(data):
-                raise _other_sweep(path)
+                rule = "holds the cells of another sweep: another scenario, grid, replications or version of fleetsim"
+                remedy = "finish that one with its own command, choose another --out, or drop its cells with --restart"
+                raise InputError([Problem("--out", str(path), rule, remedy)])
             stream.truncate(0)
             stream.write(head)
             stream.flush()
@@ -245,7 +247,7 @@ def open_journal(output: Path, digest: str, cells: int, restart: bool = False) -
         stream.truncate(good)
     except OSError as error:
         _close(stream)
-        raise _unwritable(path, error) from None
+        raise unwritten(path, error) from None
     except InputError:
         _close(stream)
         raise
@@ -284,7 +286,7 @@ def _locked(path: Path) -> BinaryIO:
         try:
             stream = path.open("a+b")
         except OSError as error:
-            raise _unwritable(path, error) from None
+            raise unwritten(path, error) from None
         if not hold(stream.fileno()):
             stream.close()
             rule, remedy = "another sweep is writing to this output", "wait for it, or choose another --out"
@@ -304,13 +306,3 @@ def _row(line: bytes, cells: int) -> SweepRow | None:
     except (ValueError, TypeError, OverflowError, RecursionError):
         return None
     return row if isinstance(cell, int) and 0 <= cell < cells else None
-
-
-def _other_sweep(path: Path) -> InputError:
-    rule = "holds the cells of another sweep: another scenario, grid, replications or version of fleetsim"
-    remedy = "finish that one with its own command, choose another --out, or drop its cells with --restart"
-    return InputError([Problem("--out", str(path), rule, remedy)])
-
-
-def _unwritable(path: Path, error: Exception) -> OutsideError:
-    return OutsideError(f"{str(path)!r}: cannot be written: {getattr(error, 'strerror', None) or error}")

@@ -109,7 +109,9 @@ def grid_of(axes: Iterable[Axis]) -> Grid:
         if axis.path in _SHARED:
             rule = "is the same in every cell, so that cells differ by what they differ in and not by luck"
             problems.append(Problem(flag("grid"), axis.path, rule, text("give {}", _SHARED[axis.path])))
-        times = Counter(map(_shown, axis.values))
+        # 4 and 4.0 are one value, true and 1 are two
+        numbers = (isinstance(v, (int, float)) and not isinstance(v, bool) for v in axis.values)
+        times = Counter(v if number else repr(v) for v, number in zip(axis.values, numbers, strict=True))
         twice = (value for value, n in times.items() if n > 1)
         problems += [
             Problem(text("{} {}", flag("grid"), axis.path), v, "comes twice", "give every value once") for v in twice
@@ -126,11 +128,6 @@ def grid_of(axes: Iterable[Axis]) -> Grid:
     if problems:
         raise InputError(problems)
     return grid
-
-
-def _shown(value: Any) -> Any:
-    """A value as something that can be counted: 4 and 4.0 are one value, true and 1 are two."""
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else repr(value)
 
 
 # --- The axes of a grid, as a person says them: a text a key on the command line, a mapping in Python.
