@@ -10,11 +10,6 @@ from fleetsim.cli.terminal import say, say_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from fleetsim.frameworks.convert import Imported
-    from fleetsim.frameworks.export import Exported
-    from fleetsim.frameworks.patch import ConfigPatch
 
 
 # --- Options that several commands of `fleetsim scenario` take.
@@ -75,7 +70,29 @@ def from_(
     if run is not None:
         _of_run(run, output, set_ or (), force, json_, result.raw)
         return
-    _tell_imported(result, output, force, json_, verbose)
+    from fleetsim.engine.model.names import model_shape
+    from fleetsim.errors import InputError
+    from fleetsim.files import new_file, write_text
+    from fleetsim.frameworks.convert import report_document, report_lines
+
+    place = None if output is None else new_file("--output", output, force)
+    if place is not None:
+        write_text(place, result.text)
+    if json_:
+        say_json(report_document(result))
+        return
+    if place is None:
+        say(result.text, nl=False)
+    for line in report_lines(result, verbose):
+        say(line, err=True)
+    needs = ""
+    try:
+        model_shape(result.scenario.engine.model)
+    except InputError as error:  # a model that the simulator has no shape for
+        needs = f" --set {_MODEL_FILE}"
+        say(f"warning: engine.model: {error.problems[0].remedy}:{needs}", err=True)
+    if place is not None:
+        say(f"wrote {place}; next: fleetsim simulate {place}{needs}", err=True)
 
 
 def _of_run(
@@ -103,41 +120,6 @@ def _of_run(
     for note in found.notes:
         say(f"warning: {note}", err=True)
     put(place, found.text, f"; next: fleetsim size --scenario {place}")
-
-
-def _tell_imported(result: Imported, output: str | None, force: bool, as_json: bool, verbose: bool) -> None:
-    """Writes the scenario where it was asked for, else shows it, and what there is to say about it."""
-    from fleetsim.files import new_file, write_text
-    from fleetsim.frameworks.convert import report_document, report_lines
-
-    place = None if output is None else new_file("--output", output, force)
-    if place is not None:
-        write_text(place, result.text)
-    if as_json:
-        say_json(report_document(result))
-        return
-    if place is None:
-        say(result.text, nl=False)
-    for line in report_lines(result, verbose):
-        say(line, err=True)
-    unknown = _unknown_model(result.scenario.engine.model)
-    if unknown:
-        say(f"warning: {unknown}", err=True)
-    if place is not None:
-        needs = f" --set {_MODEL_FILE}" if unknown else ""
-        say(f"wrote {place}; next: fleetsim simulate {place}{needs}", err=True)
-
-
-def _unknown_model(model: str) -> str | None:
-    """What is wrong with a model that the simulator has no shape for."""
-    from fleetsim.engine.model.names import model_shape
-    from fleetsim.errors import InputError
-
-    try:
-        model_shape(model)
-    except InputError as error:
-        return f"engine.model: {error.problems[0].remedy}: --set {_MODEL_FILE}"
-    return None
 
 
 # --- `fleetsim scenario to`: a scenario as a framework's own configuration.
@@ -168,47 +150,33 @@ def to(
     """
     import os
 
+    from fleetsim import units
     from fleetsim.config.load import load_scenario
     from fleetsim.files import new_file, write_text
-    from fleetsim.frameworks.export import to_document
+    from fleetsim.frameworks.export import left_out_words, to_document
     from fleetsim.job.in_frameworks import exported, patched
 
     place = None if output is None else new_file("--output", output, force)
+    job = load_scenario(scenario, set_ or ())
     if config is not None:
-        _patched(patched(framework, load_scenario(scenario, set_ or ()), config), place, json_)
+        patch = patched(framework, job, config)
+        if place is not None:
+            write_text(place, patch.text)
+        if json_:
+            say_json(patch.document())
+            return
+        if place is None:
+            say(patch.diff, nl=False)
+        for line in (*patch.lines(), *([f"wrote {place}"] if place is not None else [])):
+            say(line, err=True)
         return
-    result = exported(framework, load_scenario(scenario, set_ or ()), os.path.basename(scenario))
+    result = exported(framework, job, os.path.basename(scenario))
     if place is not None:
         write_text(place, result.text)
     if json_:
         say_json(to_document(result))
         return
     say(result.text if place is None else f"wrote {place}", nl=place is not None, err=place is not None)
-    _tell_exported(result)
-
-
-def _patched(patch: ConfigPatch, place: Path | None, as_json: bool) -> None:
-    """The changed file in its place, the diff, and what there is to say."""
-    from fleetsim.files import write_text
-
-    if place is not None:
-        write_text(place, patch.text)
-    if as_json:
-        say_json(patch.document())
-        return
-    if place is None:
-        say(patch.diff, nl=False)
-    for line in patch.lines():
-        say(line, err=True)
-    if place is not None:
-        say(f"wrote {place}", err=True)
-
-
-def _tell_exported(result: Exported) -> None:
-    """What was written, what could not be said, and what is still to add."""
-    from fleetsim import units
-    from fleetsim.frameworks.export import left_out_words
-
     say(f"{result.framework}: {result.mode}; {units.plural(len(result.settings), 'setting')}", err=True)
     if result.left_out:
         say("cannot be told to it:", err=True)

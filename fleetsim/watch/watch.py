@@ -168,18 +168,16 @@ class WatchLoop(Struct):
         try:
             look = self.look(now)
         except Exception as error:  # noqa: BLE001 - nothing from outside, whatever it is, ends a watch
-            self._failed(reason_of(error))
+            reason = reason_of(error)
+            with self._lock:
+                new = kind_of(reason) != kind_of(self._error)
+                self._counts["failed"] += 1
+                self._error = reason
+            if new:
+                self.tell(f"this evaluation failed, the last good one holds until it is stale: {reason}")
         else:
             self._succeeded(look, self.clock.now())
         return self.status()
-
-    def _failed(self, error: str) -> None:
-        with self._lock:
-            new = kind_of(error) != kind_of(self._error)
-            self._counts["failed"] += 1
-            self._error = error
-        if new:
-            self.tell(f"this evaluation failed, the last good one holds until it is stale: {error}")
 
     def _succeeded(self, look: Look, now: float) -> None:
         with self._lock:
