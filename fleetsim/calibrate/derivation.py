@@ -30,7 +30,7 @@ from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.profile_fields import coefficients_of, limit_fields
 from fleetsim.engine.roofline_step import roofline
 from fleetsim.engine.step_time import StepTime
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.records import replace
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _agreed(sources: Sequence[Source], given: Calibrate) -> tuple[Facts, Calibra
             return value
 
     facts: Facts = {}
-    problems = []
+    problems = Problems()
     for name in sorted({n for s in sources for n in s.facts}):
         said = {s.path: s.facts[name] for s in sources if name in s.facts}
         if name == "date":
@@ -212,8 +212,7 @@ def _agreed(sources: Sequence[Source], given: Calibrate) -> tuple[Facts, Calibra
         if flag is not None and len(different) == 1 and alike(name, flag) not in different and name != "model":
             rule = f"{next(iter(said))} was measured with {facts[name]}"
             problems.append(Problem(f"--{name.replace('_', '-')}", flag, rule, "leave the flag out"))
-    if problems:
-        raise InputError(problems)
+    problems.stop()
     filled: dict[str, Any] = {n: facts[n] for n in GIVEN if getattr(given, n) is None and n in facts}
     return facts, replace(given, **filled)
 

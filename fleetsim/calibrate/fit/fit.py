@@ -27,7 +27,7 @@ from fleetsim.calibrate.fit.identifiability import Prior, Weights, held_by, lack
 from fleetsim.calibrate.fit.knots import NEGLIGIBLE, Candidates, KnotChoice, choose, draws, folds, interval
 from fleetsim.config.engine_profile import Coefficients, EstimateFields, FitError, Ranges
 from fleetsim.engine.step_time import StepTime
-from fleetsim.errors import InputError
+from fleetsim.errors import Problems
 from fleetsim.records import replace
 
 DRAWS = 400
@@ -73,8 +73,7 @@ def fit(
     h is 0 unless g is 0 too and h predicts unseen loads clearly better: c added to all slopes of f and taken from both
     g and h changes no prediction, so one of the two can always be 0.
     """
-    if wrong := lacking(observations, prior):
-        raise InputError(wrong)
+    Problems(lacking(observations, prior)).stop()
     o = observations
     if prior is not None:  # the loads of a prior come after those that were measured
         first, own = o.segment.max(initial=-1) + 1, prior.observations.segment
@@ -165,7 +164,12 @@ def _fit_of(model: _Model, o: Observations, w: Weights, prior: Prior | None, see
     width = len(basis.knots)
     tokens = expanded(basis)
     curve = basis.curve(tokens) @ model.c[:width]
-    bends = _bends(tokens, curve)
+    # of a piecewise linear curve the ends are needed to draw it, and where the slope changes
+    bends = np.ones(len(tokens), np.bool_)
+    if len(tokens) > 2:
+        past, gone = tokens[2:] - tokens[:-2], tokens[1:-1] - tokens[:-2]
+        on_line = curve[:-2] + (curve[2:] - curve[:-2]) * gone / past
+        bends[1:-1] = np.abs(on_line - curve[1:-1]) > 1e-9 * curve[-1]
     tokens, curve = tokens[bends], curve[bends]
     estimates = _estimates(model, tokens, np.append(curve, model.c[width:]), prior, seed)
     knots, linear = len(tokens), dict(zip(LINEAR, estimates[len(tokens) :], strict=True))
@@ -197,15 +201,6 @@ def _fit_of(model: _Model, o: Observations, w: Weights, prior: Prior | None, see
         padded=bool(basis.pad_to),
         assumed=assumed,
     )
-
-
-def _bends(x: Array, y: Array) -> NDArray[np.bool_]:
-    """Which points of a piecewise linear curve are needed to draw it: the ends, and where the slope changes."""
-    needed = np.ones(len(x), np.bool_)
-    if len(x) > 2:
-        on_line = y[:-2] + (y[2:] - y[:-2]) * (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
-        needed[1:-1] = np.abs(on_line - y[1:-1]) > 1e-9 * y[-1]
-    return needed
 
 
 def _estimates(model: _Model, tokens: Array, middle: Array, prior: Prior | None, seed: int) -> list[EstimateFields]:

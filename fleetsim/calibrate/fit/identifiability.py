@@ -191,19 +191,15 @@ def separable(xx: Array) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
         (SEQ, "no prefill beside decodes: part of f"),
     ):
         use = np.append(np.ones(len(xx) - len(LINEAR), np.bool_), free)
-        place = np.flatnonzero(use).tolist().index(len(xx) - len(LINEAR) + j) if free[j] else -1
-        if place >= 0 and _own_share(xx[np.ix_(use, use)], place) < ALONE:
+        if not free[j]:
+            continue
+        # the share of its column's square that the other columns do not explain
+        root, _ = factor(xx[np.ix_(use, use)])
+        own = np.linalg.solve(root.T, np.flatnonzero(use) == len(xx) - len(LINEAR) + j)
+        if 1.0 / float(np.sum(own**2)) < ALONE:
             free[j] = False
             assumed.append(f"{LINEAR[j]} = 0 ({reason})")
     return free, tuple(assumed)
-
-
-def _own_share(xx: Array, j: int) -> float:
-    """The share of column j's square that the other columns do not explain."""
-    root, _ = factor(xx)
-    unit = np.zeros(len(xx))
-    unit[j] = 1.0
-    return 1.0 / float(np.sum(np.linalg.solve(root.T, unit) ** 2))
 
 
 def resting_on(
