@@ -25,7 +25,13 @@ UNITS = {"of its time": "percentunit", "of prompt tokens": "percentunit", "s/ste
 def dashboard(standing: Standing, writing: Writing) -> dict[str, Any]:
     """The dashboard's JSON document: observed values, predictions and thresholds."""
     plan = standing.rehearsal.expected
-    names = observed_names(writing.names)
+    # the dashboard's variables as selectors, beside the given ones
+    engines, trainer = writing.names.selector, writing.names.trainer_selector
+    names = replace(
+        writing.names,
+        selector=", ".join(filter(None, (engines, 'job=~"$job", instance=~"$instance"'))),
+        trainer_selector=", ".join(filter(None, (trainer, 'job=~"$trainer_job"'))),
+    )
     panels: list[dict[str, Any]] = []
     y = 0
     for title, kinds in (("Trainer and queue", ("trainer", "both")), ("Rollout engines", ("engines",))):
@@ -75,19 +81,6 @@ def dashboard(standing: Standing, writing: Writing) -> dict[str, Any]:
         "links": [],
         "panels": panels,
     }
-
-
-def observed_names(names: MetricNames) -> MetricNames:
-    """The metrics with the dashboard's variables as selectors, beside the given ones."""
-
-    def joined(given: str, own: str) -> str:
-        return f"{given}, {own}" if given else own
-
-    return replace(
-        names,
-        selector=joined(names.selector, 'job=~"$job", instance=~"$instance"'),
-        trainer_selector=joined(names.trainer_selector, 'job=~"$trainer_job"'),
-    )
 
 
 def _gauge(names: MetricNames, signal: str) -> str:

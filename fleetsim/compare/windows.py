@@ -15,7 +15,7 @@ from fleetsim import units
 from fleetsim.compare.compare import Comparison, Side
 from fleetsim.compare.question import Compare, GivenSide, Span
 from fleetsim.compare.verdicts import compare
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import InputError, Problems
 from fleetsim.estimates import t_quantile
 from fleetsim.faces import text
 from fleetsim.history.history import History
@@ -81,7 +81,7 @@ def read(parts: tuple[HistoryPart, HistoryPart], tell: Watch) -> tuple[History, 
     Raises InputError (nothing there) with the problems of both, OutsideError (the server did not do its part).
     """
     now, whole = time.time(), dict[tuple[str, str], History]()
-    problems: list[Problem] = []
+    problems = Problems()
     found = []
     for where, part in zip("AB", parts, strict=True):
         try:
@@ -89,8 +89,7 @@ def read(parts: tuple[HistoryPart, HistoryPart], tell: Watch) -> tuple[History, 
         except InputError as error:
             named = ((p, "history" if p.path == HISTORY else p.path) for p in error.problems)
             problems += [replace(p, path=text("{}: {}", where, name)) for p, name in named]
-    if problems:
-        raise InputError(problems)
+    problems.stop()
     return found[0], found[1]
 
 

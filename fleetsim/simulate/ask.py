@@ -165,14 +165,15 @@ class SimulateResult(Briefed):
         from fleetsim.job.assumptions import run_assumptions
         from fleetsim.simulate.run_view import RunView, trained_staleness, warmups_of
 
-        others = self.alternatives if self.steady else None
-        return RunView(
+        view = RunView(
             self.scenario, self.metrics, self.binding, len(self.runs), first.steps, trained_staleness(first),
             self.profile, warmups_of(self.runs), run_assumptions(self.scenario, self.job.given),
-            self._ranges() if self.steady else None, None if others is None else others.change(counted=True),
-            None if others is None else others.allow(counted=True), None if others is None else others.enough,
-            None if others is None else others.beside_on_demand,
+            self._ranges() if self.steady else None,
         )  # fmt: skip
+        if not self.steady or (others := self.alternatives) is None:
+            return view
+        change, allow = others.change(counted=True), others.allow(counted=True)
+        return replace(view, change=change, allow=allow, enough=others.enough, on_demand=others.beside_on_demand)
 
     def told(self) -> Document:
         """What there is to say of it; of a run that was cut off in its warm-up no metric."""
@@ -193,17 +194,15 @@ class SimulateResult(Briefed):
         return document_page(document(self._shown(first), self.warnings, first))
 
     def document(self) -> dict[str, Any]:
-        """The document of --json."""
+        """The document of --json; of a run that was cut off in its warm-up without metrics."""
         from fleetsim.job.trials import flat
         from fleetsim.simulate.facts import simulate_document
 
-        nested: Mapping[str, Any] = self._replicated.metrics if self.steady else {}
-        values = [flat(run) for run in self._replicated.values] if self.steady else []
-        shown = self._shown(self.runs[0]) if self.steady else None
-        advice = self.advice if self.steady else []
-        return simulate_document(
-            self.scenario, nested, len(self.runs), self.profile, self.warnings, values, shown, advice
-        )
+        about = self.scenario, len(self.runs), self.profile, self.warnings
+        if not self.steady:
+            return simulate_document(*about)
+        values = [flat(run) for run in self._replicated.values]
+        return simulate_document(*about, self._replicated.metrics, values, self._shown(self.runs[0]), self.advice)
 
     def noting(self, note: str) -> SimulateResult:
         """The same result with one warning more, after what is odd about the job itself."""

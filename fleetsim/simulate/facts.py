@@ -128,11 +128,11 @@ def warm_up(view: RunView) -> Document:
 
 def simulate_document(
     scenario: Scenario,
-    metrics: Mapping[str, Any],
     replications: int,
     profile: EngineSource,
     warnings: Sequence[str],
-    values: Sequence[Mapping[str, Any]],
+    metrics: Mapping[str, Any] | None = None,
+    values: Sequence[Mapping[str, Any]] = (),
     shown: RunView | None = None,
     advice: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def simulate_document(
         **head("simulate", scenario),
         **told,
         "replications": replications,
-        "metrics": metrics,
+        "metrics": metrics or {},
         "values": [dict(run) for run in values],
         "sync_times": as_dict(sync_times(scenario)),
         "profile": as_dict(profile),

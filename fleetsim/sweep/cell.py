@@ -177,6 +177,8 @@ def run_cell(design: Design, cell: int) -> SweepRow:
 
 SUFFIX = ".journal.jsonl"
 _FORMAT = 1
+# The first line of a journal and no more.
+_BARE = re.compile(rb'\{"journal": \d+, "sweep": "\w*"\}\s*')
 # Seconds between two waits for the disk.
 _SYNC_S = 0.3
 
@@ -235,7 +237,7 @@ def open_journal(output: Path, digest: str, cells: int, restart: bool = False) -
         data = stream.read()
         if not data.startswith(head):
             # Else it was killed while it wrote its first line, or before it had a cell.
-            if data and not head.startswith(data) and not _bare(data):
+            if data and not head.startswith(data) and not _BARE.fullmatch(data):
                 rule = "holds the cells of another sweep: another scenario, grid, replications or version of fleetsim"
                 remedy = "finish that one with its own command, choose another --out, or drop its cells with --restart"
                 raise InputError([Problem("--out", str(path), rule, remedy)])
@@ -258,15 +260,6 @@ def _close(stream: BinaryIO) -> None:
     """Closes a file whose bytes that matter were flushed before: on a full disk, closing tries the rest once more."""
     with contextlib.suppress(OSError):
         stream.close()
-
-
-def _bare(data: bytes) -> bool:
-    """Whether this is the first line of a journal and no more."""
-    try:
-        head = json.loads(data)
-    except ValueError:
-        return False
-    return isinstance(head, dict) and set(head) == {"journal", "sweep"}
 
 
 def _read(data: bytes, start: int, cells: int) -> tuple[dict[int, SweepRow], int]:

@@ -180,10 +180,12 @@ def front_chart(result: SweepRows) -> Chart | None:
     by_mark["dominated"] = by_mark["dominated"][:_MOST_DOMINATED]
     of_third = [_scaled(sized, row.estimates()) for rows in by_mark.values() for row in rows] if sized else [0.0]
     low, high = min(of_third), max(of_third)
+    least, span = _SMALL_PX**2, _LARGE_PX**2 - _SMALL_PX**2  # the area of a symbol grows with the value
     series = []
     for mark, name, style in _LOOKS:
         found = [row.estimates() for row in by_mark[mark]]
-        sizes = [_px(_scaled(sized, e), low, high) if sized else 11.0 for e in found]
+        parts = [(_scaled(sized, e) - low) / (high - low) if sized and high > low else 0.3 for e in found]
+        sizes = [round(float((least + part * span) ** 0.5), 2) if sized else 11.0 for part in parts]
         said = [_hover(result, row, e) for row, e in zip(by_mark[mark], found, strict=True)]
         x, y = ([_scaled(objective, e) for e in found] for objective in (right, up))
         series += [ChartSeries(name, "dots", x, y, style, said=said, sizes=sizes)] if found else []
@@ -228,13 +230,6 @@ def _title(objective: Objective) -> str:
 
 def _scaled(objective: Objective, found: dict[str, Estimate]) -> float:
     return found[objective.metric].mean * (100.0 if quantity(objective.metric).unit == "share" else 1.0)
-
-
-def _px(value: float, low: float, high: float) -> float:
-    """The width of a symbol; its area grows with the value."""
-    part = (value - low) / (high - low) if high > low else 0.3
-    area = _SMALL_PX**2 + part * (_LARGE_PX**2 - _SMALL_PX**2)
-    return round(float(area**0.5), 2)
 
 
 # --- The cells of a sweep side by side, and what each key does, as tables of a terminal and of a page.

@@ -100,7 +100,7 @@ def grid_of(axes: Iterable[Axis]) -> Grid:
     """The grid of some axes. Raises InputError with all problems: none, too many cells, keys that overlap or must be
     the same in every cell, values that come twice."""
     grid = Grid(tuple(axes))
-    problems = []
+    problems = Problems()
     if not grid.axes:
         problems.append(
             Problem(flag("grid"), None, "nothing to sweep over", "for example --grid fleet.instances=4:32:2")
@@ -125,8 +125,7 @@ def grid_of(axes: Iterable[Axis]) -> Grid:
         problems.append(
             Problem(flag("grid"), " x ".join(str(len(a.values)) for a in grid.axes), rule, "use larger steps")
         )
-    if problems:
-        raise InputError(problems)
+    problems.stop()
     return grid
 
 

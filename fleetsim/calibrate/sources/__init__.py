@@ -22,7 +22,7 @@ from fleetsim.calibrate.sources.source import (
     text_of,
     unknown,
 )
-from fleetsim.errors import InputError, Problem, Problems
+from fleetsim.errors import Problem, Problems
 from fleetsim.files import reason
 from fleetsim.records import replace
 
