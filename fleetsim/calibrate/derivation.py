@@ -161,6 +161,12 @@ def derive_profile(sources: Sequence[Source], given: Calibrate, *, name: str, se
             raise
         remedy = f"add {flags}, so that a roofline fills it in, or more measurements"
         raise InputError([replace(p, remedy=remedy) for p in error.problems]) from None
+    # what had to be assumed to read the sources, each once, with its files where it is not all of them
+    notes: dict[str, list[str]] = {}
+    for source in sources:
+        for note in source.assumed:
+            notes.setdefault(note, []).append(source.path)
+    told = (n if len(of) == len(sources) else f"{n} ({', '.join(of)})"[:10_000] for n, of in notes.items())
     return Profile(
         name=name,
         kind="derived",
@@ -179,7 +185,7 @@ def derive_profile(sources: Sequence[Source], given: Calibrate, *, name: str, se
             engine=str(facts.get("engine", "")),
             engine_version=str(facts.get("engine_version", "")),
             date=str(facts.get("date", "")),
-            assumed=(*_notes(sources), *guessed, *fitted.assumed),
+            assumed=(*told, *guessed, *fitted.assumed),
             fleetsim_version=__version__,
         ),
     )
@@ -243,15 +249,6 @@ def _limits(known: Calibrate) -> tuple[EngineLimits, tuple[str, ...]]:
 def _lacking(known: Calibrate) -> str:
     """The flags of a roofline that are still to be given, empty where none is."""
     return " and ".join(f"--{n}" for n in ("gpu", "model") if not getattr(known, n))
-
-
-def _notes(sources: Sequence[Source]) -> list[str]:
-    """What had to be assumed to read the sources, each once, with its files where it is not all of them."""
-    notes: dict[str, list[str]] = {}
-    for s in sources:
-        for note in s.assumed:
-            notes.setdefault(note, []).append(s.path)
-    return [n if len(of) == len(sources) else f"{n} ({', '.join(of)})"[:10_000] for n, of in notes.items()]
 
 
 LEAST_POINTS = 3

@@ -59,10 +59,10 @@ def on_cluster(design: Design, cells: Sequence[int], address: str, finished: Cal
     try:
         design_there = ray.put(design)
         task = ray.remote(num_cpus=1, max_retries=RETRIES, retry_exceptions=False)(_there)
-        slots = _slots(ray)
         waiting = iter(cells)
         while True:
             # Two a core: one runs, one waits for it.
+            slots = max(1, int(ray.cluster_resources().get("CPU", 1)))
             while len(pending) < 2 * slots and (cell := next(waiting, None)) is not None:
                 pending.append(task.remote(design_there, cell))
             if not pending:
@@ -73,7 +73,6 @@ def on_cluster(design: Design, cells: Sequence[int], address: str, finished: Cal
                 row, sources = ray.get(found)
                 _check_sources(sources)
                 finished(row)
-            slots = _slots(ray)
     except ray.exceptions.RayError as error:
         raise OutsideError(text("{}: {}; {}", flag("ray"), _last_line(error), _REMEDY)) from None
     finally:
@@ -119,10 +118,6 @@ def _stderr_to(file: int) -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
-
-
-def _slots(ray: Any) -> int:
-    return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
 def _there(design: Design, cell: int) -> tuple[SweepRow, str]:
