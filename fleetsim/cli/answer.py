@@ -77,6 +77,15 @@ def show_patch(patch: ConfigPatch, *, err: bool) -> None:
         say(line, err=err)
 
 
+def _patch(saved: str, framework: str, config: str) -> ConfigPatch:
+    """What a saved scenario changes in a framework's own configuration."""
+    from fleetsim.config.load import scenario_from_mapping
+    from fleetsim.config.yaml_text import from_yaml
+    from fleetsim.job.in_frameworks import patched
+
+    return patched(framework, scenario_from_mapping(from_yaml(saved, "saved")), config)
+
+
 def answer(
     ask: Callable[[Q, Watch], Gated],
     asked: Q,
@@ -109,12 +118,8 @@ def answer(
         write_text(save, cast("Recommendation", result).saved())
     show_result(result, output.form, output.explain)
     if isinstance(output, SavedOutput) and output.to is not None and output.config is not None:
-        from fleetsim.config.load import scenario_from_mapping
-        from fleetsim.config.yaml_text import from_yaml
-        from fleetsim.job.in_frameworks import patched
-
-        saved = scenario_from_mapping(from_yaml(cast("Recommendation", result).saved(), "saved"))
-        show_patch(patched(output.to, saved, output.config), err=output.form != "table")
+        patch = _patch(cast("Recommendation", result).saved(), output.to, output.config)
+        show_patch(patch, err=output.form != "table")
     if page is not None:
         with progress("for the page") as watch:
             text = result.page(watch)

@@ -11,6 +11,9 @@ from fleetsim.cli.terminal import say, say_json
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from fleetsim.frameworks.convert import Imported
+    from fleetsim.frameworks.export import Exported
+
 
 # --- Options that several commands of `fleetsim scenario` take.
 
@@ -70,29 +73,7 @@ def from_(
     if run is not None:
         _of_run(run, output, set_ or (), force, json_, result.raw)
         return
-    from fleetsim.engine.model.names import model_shape
-    from fleetsim.errors import InputError
-    from fleetsim.files import new_file, write_text
-    from fleetsim.frameworks.convert import report_document, report_lines
-
-    place = None if output is None else new_file("--output", output, force)
-    if place is not None:
-        write_text(place, result.text)
-    if json_:
-        say_json(report_document(result))
-        return
-    if place is None:
-        say(result.text, nl=False)
-    for line in report_lines(result, verbose):
-        say(line, err=True)
-    needs = ""
-    try:
-        model_shape(result.scenario.engine.model)
-    except InputError as error:  # a model that the simulator has no shape for
-        needs = f" --set {_MODEL_FILE}"
-        say(f"warning: engine.model: {error.problems[0].remedy}:{needs}", err=True)
-    if place is not None:
-        say(f"wrote {place}; next: fleetsim simulate {place}{needs}", err=True)
+    _tell_imported(result, output, force, json_, verbose)
 
 
 def _of_run(
@@ -120,6 +101,33 @@ def _of_run(
     for note in found.notes:
         say(f"warning: {note}", err=True)
     put(place, found.text, f"; next: fleetsim size --scenario {place}")
+
+
+def _tell_imported(result: Imported, output: str | None, force: bool, as_json: bool, verbose: bool) -> None:
+    """Writes the scenario where it was asked for, else shows it, and what there is to say about it."""
+    from fleetsim.engine.model.names import model_shape
+    from fleetsim.errors import InputError
+    from fleetsim.files import new_file, write_text
+    from fleetsim.frameworks.convert import report_document, report_lines
+
+    place = None if output is None else new_file("--output", output, force)
+    if place is not None:
+        write_text(place, result.text)
+    if as_json:
+        say_json(report_document(result))
+        return
+    if place is None:
+        say(result.text, nl=False)
+    for line in report_lines(result, verbose):
+        say(line, err=True)
+    needs = ""
+    try:
+        model_shape(result.scenario.engine.model)
+    except InputError as error:  # a model that the simulator has no shape for
+        needs = f" --set {_MODEL_FILE}"
+        say(f"warning: engine.model: {error.problems[0].remedy}:{needs}", err=True)
+    if place is not None:
+        say(f"wrote {place}; next: fleetsim simulate {place}{needs}", err=True)
 
 
 # --- `fleetsim scenario to`: a scenario as a framework's own configuration.
@@ -150,10 +158,9 @@ def to(
     """
     import os
 
-    from fleetsim import units
     from fleetsim.config.load import load_scenario
     from fleetsim.files import new_file, write_text
-    from fleetsim.frameworks.export import left_out_words, to_document
+    from fleetsim.frameworks.export import to_document
     from fleetsim.job.in_frameworks import exported, patched
 
     place = None if output is None else new_file("--output", output, force)
@@ -177,6 +184,14 @@ def to(
         say_json(to_document(result))
         return
     say(result.text if place is None else f"wrote {place}", nl=place is not None, err=place is not None)
+    _tell_exported(result)
+
+
+def _tell_exported(result: Exported) -> None:
+    """What was written, what could not be said, and what is still to add."""
+    from fleetsim import units
+    from fleetsim.frameworks.export import left_out_words
+
     say(f"{result.framework}: {result.mode}; {units.plural(len(result.settings), 'setting')}", err=True)
     if result.left_out:
         say("cannot be told to it:", err=True)
