@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from fleetsim.alerts.planned_fleet import AnyPlan, PlanFields, PlannedFleet
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import flag, text
 from fleetsim.job.result import SILENT, Watch, unchanging
 from fleetsim.job.settings import Lends, Option
@@ -69,9 +69,7 @@ class PlanQuestion:
 
     def ready(self: Any) -> tuple[Any, PlannedFleet]:
         """The question with the plan it names, loaded, and that plan. Raises InputError, all of the question first."""
-        problems = list(self.wrong())
-        if problems:
-            raise InputError(problems)
+        Problems(self.wrong()).stop()
         of: PlannedFleet = self.of if isinstance(self.of, PlannedFleet) else self.of.planned(self.WHAT)
         self.metrics.names(of.scenario)
         return replace(self, of=of), of

@@ -25,7 +25,13 @@ UNITS = {"of its time": "percentunit", "of prompt tokens": "percentunit", "s/ste
 def dashboard(standing: Standing, writing: Writing) -> dict[str, Any]:
     """The dashboard's JSON document: observed values, predictions and thresholds."""
     plan = standing.rehearsal.expected
-    names = observed_names(writing.names)
+    # the dashboard's variables as selectors, beside the given ones
+    engines, trainer = writing.names.selector, writing.names.trainer_selector
+    names = replace(
+        writing.names,
+        selector=", ".join(filter(None, (engines, 'job=~"$job", instance=~"$instance"'))),
+        trainer_selector=", ".join(filter(None, (trainer, 'job=~"$trainer_job"'))),
+    )
     panels: list[dict[str, Any]] = []
     y = 0
     for title, kinds in (("Trainer and queue", ("trainer", "both")), ("Rollout engines", ("engines",))):
@@ -36,7 +42,9 @@ def dashboard(standing: Standing, writing: Writing) -> dict[str, Any]:
             rule = next((r for r in standing.rules if r.signal is signal), None)
             # presence is a matter of scrapes, not of rates: a minute, as in its rule
             window = "1m" if signal.name == "instances" else "$__rate_interval"
-            targets = [(signal.expression(names, window, plan), "observed"), *_predicted(rule)]
+            targets = [(signal.expression(names, window, plan), "observed")]
+            if rule is not None:
+                targets += [(f"vector({rule.healthy!r})", "predicted"), (f"vector({rule.threshold!r})", "alert")]
             if signal.name == "trainer_idle":
                 targets.append((WATCHED[2], "predicted by watch"))
             if signal.name == "instances":
@@ -75,28 +83,8 @@ def dashboard(standing: Standing, writing: Writing) -> dict[str, Any]:
     }
 
 
-def observed_names(names: MetricNames) -> MetricNames:
-    """The metrics with the dashboard's variables as selectors, beside the given ones."""
-
-    def joined(given: str, own: str) -> str:
-        return f"{given}, {own}" if given else own
-
-    return replace(
-        names,
-        selector=joined(names.selector, 'job=~"$job", instance=~"$instance"'),
-        trainer_selector=joined(names.trainer_selector, 'job=~"$trainer_job"'),
-    )
-
-
 def _gauge(names: MetricNames, signal: str) -> str:
-    series = names.series(signal)
-    return series[0] if len(series) == 1 else f"{' or '.join(series)}"
-
-
-def _predicted(rule: AlertRule | None) -> list[tuple[str, str]]:
-    if rule is None:
-        return []
-    return [(f"vector({rule.healthy!r})", "predicted"), (f"vector({rule.threshold!r})", "alert")]
+    return " or ".join(names.series(signal))
 
 
 def _row(number: int, title: str, y: int) -> dict[str, Any]:
@@ -267,23 +255,16 @@ def missing_at(place: str) -> Callable[[Iterable[str]], list[str]]:
     place: a file, a page or a list of names, or the address of a Prometheus, with the credentials of the environment.
     Raises InputError and OutsideError, and so may the function OutsideError.
     """
-    return _in_prometheus(place) if "://" in place else _on_page(place)
-
-
-def _on_page(place: str) -> Callable[[Iterable[str]], list[str]]:
-    from fleetsim.config.data_files import read_text
-
-    names = exposed_names(read_text(place, flag("check_against"), MOST_BYTES))
-    return lambda expressions: missing_metrics(expressions, names)
-
-
-def _in_prometheus(url: str) -> Callable[[Iterable[str]], list[str]]:
     from time import time
 
+    from fleetsim.config.data_files import read_text
     from fleetsim.history.access import PrometheusError, access_from
     from fleetsim.history.prometheus import Prometheus
 
-    prometheus = Prometheus(url, access_from())
+    if "://" not in place:
+        names = exposed_names(read_text(place, flag("check_against"), MOST_BYTES))
+        return lambda expressions: missing_metrics(expressions, names)
+    prometheus = Prometheus(place, access_from())
     try:
         prometheus.query("vector(1)", time())
     except PrometheusError as error:  # a server that is not there is told before the work

@@ -19,6 +19,7 @@ def document(standing: Standing, rule_file: str, test_file: str | None) -> Docum
     """The rules that were written. test_file: None where none was asked for."""
     made = standing.rehearsal
     alerts, instances = units.plural(len(standing.rules), "alert"), units.plural(made.expected.instances, "instance")
+    also = tuple((_short(r.signal.alert), ", ".join(map(_short, r.also))) for r in standing.rules if r.also)
     commands = [f"promtool check rules {rule_file}"] + ([f"promtool test rules {test_file}"] if test_file else [])
     return Document(
         "fleetsim alerts",
@@ -26,7 +27,7 @@ def document(standing: Standing, rule_file: str, test_file: str | None) -> Docum
         (
             Section("alerts", (_thresholds(standing),)),
             Section("their faults", (_delays(standing),)),
-            Section("what else these faults fire", (_also(standing),) if any(r.also for r in standing.rules) else ()),
+            Section("what else these faults fire", (Listed(also),) if also else ()),
             Section(
                 "not seen in this plan",
                 tuple(f"{r.signal.alert}: {r.why_not}" for r in standing.rules if r.why_not is not None),
@@ -79,12 +80,6 @@ def _delays(standing: Standing) -> Table:
         for rule in standing.rules
     )
     return Table("", ("", "fault", "median", "95 %"), rows, left=2, wordy=True)
-
-
-def _also(standing: Standing) -> Listed:
-    """The alerts that fire beside the one whose fault it is."""
-    rules = [rule for rule in standing.rules if rule.also]
-    return Listed(tuple((_short(rule.signal.alert), ", ".join(map(_short, rule.also))) for rule in rules))
 
 
 def _short(alert: str) -> str:

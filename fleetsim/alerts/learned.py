@@ -85,7 +85,11 @@ def learned_of(history: History, scenario: Scenario, given: Collection[str] | No
     Raises InputError where too little is left.
     """
     scraped = scraped_history(history)
-    edges = _edges(scraped)
+    steps = float(np.nansum(np.maximum(np.diff(scraped.trainer["trainer.steps"]), 0.0))) or math.inf
+    whole_s = scraped.hours * 3600.0
+    parts = max(1, int(whole_s / max(PART_S, PART_STEPS * whole_s / steps, whole_s / PARTS)))
+    # between the parts that are judged
+    edges: list[float] = scraped.times[np.linspace(0, len(scraped.times) - 1, parts + 1).astype(int)].tolist()
     judged = [_faults(history, begin, end, scenario, given) for begin, end in pairwise(edges)]
     found = [{*checks, *slow} for checks, slow in zip(judged, _slow(scraped, edges), strict=True)]
     faults = Counter(check for checks in found for check in checks)
@@ -103,16 +107,6 @@ def learned_of(history: History, scenario: Scenario, given: Collection[str] | No
         remedy = "give a longer history, or the plan without it: thresholds then come from simulated runs"
         raise InputError([Problem(flag("run"), f"{hours:.1f} of {scraped.hours:.1f} hours{why}", rule, remedy)])
     return Learned(tuple(healthy), history.source, hours, scraped.hours, faults)
-
-
-def _edges(scraped: Scraped) -> list[float]:
-    """Between the parts that are judged."""
-    steps = float(np.nansum(np.maximum(np.diff(scraped.trainer["trainer.steps"]), 0.0))) or math.inf
-    whole_s = scraped.hours * 3600.0
-    part_s = max(PART_S, PART_STEPS * whole_s / steps, whole_s / PARTS)
-    last = len(scraped.times) - 1
-    edges: list[float] = scraped.times[np.linspace(0, last, max(1, int(whole_s / part_s)) + 1).astype(int)].tolist()
-    return edges
 
 
 def _faults(history: History, begin: float, end: float, scenario: Scenario, given: Collection[str] | None) -> list[str]:

@@ -37,7 +37,8 @@ def tests_document(standing: Standing, writing: Writing, rule_file: str) -> dict
     Raises InputError when a selector leaves open which labels a test series could carry.
     """
     labels = Labels.of(writing.names)
-    healthy = healthy_level(standing)
+    known = {rule.signal.name: rule.healthy for rule in standing.rules}  # means of the healthy runs
+    healthy: Level = {**NEUTRAL, **known, "instances": float(standing.rehearsal.expected.instances)}
     tests = [_test(standing, writing, labels, "healthy", healthy, healthy, ())]
     tests += [
         _test(standing, writing, labels, rule.signal.alert, healthy, beyond(healthy, rule), (rule,))
@@ -46,12 +47,6 @@ def tests_document(standing: Standing, writing: Writing, rule_file: str) -> dict
     if any(rule.signal.source != "engines" for rule in standing.rules):
         tests.append(_blind(standing, writing, labels, healthy))
     return {"rule_files": [rule_file], "evaluation_interval": duration(standing.rehearsal.interval_s), "tests": tests}
-
-
-def healthy_level(standing: Standing) -> Level:
-    """Every signal at its mean in the healthy runs."""
-    known = {rule.signal.name: rule.healthy for rule in standing.rules}
-    return {**NEUTRAL, **known, "instances": float(standing.rehearsal.expected.instances)}
 
 
 def beyond(healthy: Level, rule: AlertRule) -> Level:
@@ -112,10 +107,8 @@ def series_of(before: Level, after: Level, standing: Standing, writing: Writing,
     trainer = ("steps", "wait_s_total", "train_s_total", "sync_s_total", "trained_tokens", "trained_samples")
     for name in trainer:
         yield Grown(_metric(names, f"trainer.{name}"), labels.trainer, True, was[name], now[name])
-    yield Grown(_metric(names, "queue.samples"), labels.trainer, False, before["queue_depth"], after["queue_depth"])
-    yield Grown(
-        _metric(names, "queue.oldest_age_steps"), labels.trainer, False, before["oldest_age"], after["oldest_age"]
-    )
+    for name, of in (("queue.samples", "queue_depth"), ("queue.oldest_age_steps", "oldest_age")):
+        yield Grown(_metric(names, name), labels.trainer, False, before[of], after[of])
     count = round(before["instances"])
     for i in range(count):
         mine = {**labels.engines, "instance": f"rollout-{i}:8000"}
@@ -126,19 +119,11 @@ def series_of(before: Level, after: Level, standing: Standing, writing: Writing,
             *("generation_tokens", "decoding_s", "finished", "output_tokens_sum", "output_tokens_count"),
             *("preemptions", "prefix_hits", "prompt_tokens"),
         ):
-            suffix, own = (
-                next((end for end in ("_sum", "_count") if name.endswith(end)), ""),
-                name == "generation_tokens",
-            )
+            suffix = next((end for end in ("_sum", "_count") if name.endswith(end)), "")
+            own, metric = name == "generation_tokens", _metric(names, name.removesuffix(suffix), suffix)
             total = [count - 1 + level["straggler_pace"] if own else count for level in (before, after)]
             part = [(share[k] if own else 1.0) / total[k] for k in (0, 1)]
-            yield Grown(
-                _metric(names, name.removesuffix(suffix), suffix),
-                mine,
-                True,
-                was[name] * part[0],
-                None if lost else now[name] * part[1],
-            )
+            yield Grown(metric, mine, True, was[name] * part[0], None if lost else now[name] * part[1])
 
 
 def _rates(level: Level, expected: Expected, batch: int) -> dict[str, float]:

@@ -40,7 +40,6 @@ from fleetsim.faces import setting
 from fleetsim.job.settings import LENGTHS
 from fleetsim.job.uncertainty import RERUN, UNCERTAIN, Axis, FactorLaw, observed_at
 from fleetsim.sim.engines import engine_of
-from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.sim.threads import side_by_side
 from fleetsim.workload.lengths import mean_length
@@ -208,7 +207,8 @@ def rehearse(
     scenario = with_changes(scenario, {"run.events": [], "run.warmup_steps": None})
     engine = engine_of(scenario) if engine is None else engine
     pilot = simulate(with_changes(scenario, {"run.steps": PILOT_STEPS}), engine=engine)
-    step_s = _step_s(pilot)
+    half = pilot.steps[PILOT_STEPS // 2 :]
+    step_s = float(half["end_s"][-1] - half["start_s"][0]) / len(half)
     per_hour = 3600.0 / step_s * scenario.trainer.batch_samples
     window_steps = max(STEPS_PER_WINDOW, CYCLES_PER_WINDOW * cycle_of(scenario))
     base_s = 300.0 * math.ceil(max(1.0, window_steps * step_s / 300.0))
@@ -240,7 +240,12 @@ def rehearse(
         watched_s = min(end_s, RUNAWAY_WINDOWS * windows_s[0]) if fault.runs_away else end_s
         run = with_changes(scenario, {"run.steps": SETTLED_STEPS + math.ceil(1.1 * watched_s / step_s)})
         steady = steady_run(run, fault, HEALTHY_RUNS + r, scrape_s, SETTLED_STEPS, watched_s, peak, engine)
-        return None if steady is None else join(_piece(healthy[r % runs], r, 1.2 * windows_s[-1]), steady)
+        if steady is None:
+            return None
+        # some part of a healthy run, another one for each number
+        before_s, times = 1.2 * windows_s[-1], healthy[r % runs].times
+        start = float(times[0]) + max(0.0, float(times[-1] - times[0]) - before_s) * ((r * 0.618) % 1.0)
+        return join(cut(healthy[r % runs], start, start + before_s), steady)
 
     tasks = [(fault, r) for fault in FAULTS for r in range(replications)]
     found = side_by_side(faulty, tasks)
@@ -277,18 +282,6 @@ def _bounded(replications: int, steps: float, batch: int) -> tuple[int, list[int
     while replications > 1 and not fits(1, replications):
         replications -= 1
     return replications, [m for m in MULTIPLES if m == 1 or fits(m, replications)]
-
-
-def _step_s(pilot: Records) -> float:
-    steps = pilot.steps[PILOT_STEPS // 2 :]
-    return float(steps["end_s"][-1] - steps["start_s"][0]) / len(steps)
-
-
-def _piece(healthy: Scraped, which: int, span_s: float) -> Scraped:
-    """Some part of a healthy run, another one for each number."""
-    free = float(healthy.times[-1] - healthy.times[0]) - span_s
-    start = float(healthy.times[0]) + max(0.0, free) * ((which * 0.618) % 1.0)
-    return cut(healthy, start, start + span_s)
 
 
 def expected_of(scenario: Scenario) -> Expected:

@@ -58,35 +58,23 @@ def literal(text: str) -> str:
 
 def rules_document(standing: Standing, writing: Writing) -> dict[str, Any]:
     """The rule file: groups, as `promtool check rules` reads it."""
-    interval_s = standing.rehearsal.interval_s
+    interval_s, expected = standing.rehearsal.interval_s, standing.rehearsal.expected
     labels = {"plan": writing.plan}
+    rules: list[dict[str, Any]] = []
+    for rule in standing.rules:
+        expr = rule.signal.expression(writing.names, duration(rule.window_s), expected)
+        rules.append({"record": record_name(rule), "expr": expr, "labels": labels})
     silencing = {name for rule in standing.rules for name in rule.silenced_by}
-    rules: list[dict[str, Any]] = [
-        {"record": record_name(rule), "expr": signal_expression(standing, rule, writing), "labels": labels}
-        for rule in standing.rules
-    ]
-    rules += [
-        {"record": active_name(rule), "expr": active_expression(standing, rule, writing), "labels": labels}
-        for rule in standing.rules
-        if rule.signal.name in silencing
-    ]
+    for rule in (rule for rule in standing.rules if rule.signal.name in silencing):
+        # the condition that silences others: beyond the threshold for half of the `for:`, as 1 or 0
+        reach = duration((active_evaluations(rule, interval_s) + 0.5) * interval_s)
+        function = "min_over_time" if rule.signal.alerts_when == "above" else "max_over_time"
+        expr = f"{function}({_recorded(rule, writing)}[{reach}]) {_sign(rule)} bool {rule.threshold!r}"
+        rules.append({"record": active_name(rule), "expr": expr, "labels": labels})
     rules += [_alert(standing, rule, writing) for rule in standing.rules]
     if any(rule.signal.source != "engines" for rule in standing.rules):
         rules.append(_missing(writing))
     return {"groups": [{"name": f"fleetsim {writing.plan}", "interval": duration(interval_s), "rules": rules}]}
-
-
-def signal_expression(standing: Standing, rule: AlertRule, writing: Writing) -> str:
-    """PromQL of a rule's signal, from exposed metrics."""
-    return rule.signal.expression(writing.names, duration(rule.window_s), standing.rehearsal.expected)
-
-
-def active_expression(standing: Standing, rule: AlertRule, writing: Writing) -> str:
-    """PromQL of the condition that silences others: beyond the threshold for half of the `for:`, as 1 or 0."""
-    interval_s = standing.rehearsal.interval_s
-    reach = duration((active_evaluations(rule, interval_s) + 0.5) * interval_s)
-    function = "min_over_time" if rule.signal.alerts_when == "above" else "max_over_time"
-    return f"{function}({_recorded(rule, writing)}[{reach}]) {_sign(rule)} bool {rule.threshold!r}"
 
 
 def alert_expression(standing: Standing, rule: AlertRule, writing: Writing) -> str:

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from fleetsim import units
 from fleetsim.alerts.signal_values import PRESENT, Expected
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import Problem, Problems
 from fleetsim.faces import flag
 from fleetsim.history.catalogue import unknown_signals
 from fleetsim.history.option_names import MAP, SELECTOR
@@ -133,7 +133,7 @@ class Query(Struct, frozen=True):
 
 def checked(names: MetricNames) -> MetricNames:
     """Returns the names if PromQL can take them. Raises InputError with everything that is wrong."""
-    problems = []
+    problems = Problems()
     if names.engine not in PREFIXES:
         rule = f"must be one of {', '.join(PREFIXES)}"
         problems.append(Problem("--engine", names.engine, rule, "name the engine of the fleet"))
@@ -142,8 +142,7 @@ def checked(names: MetricNames) -> MetricNames:
     for metric in names.mapping.values():
         if not _METRIC.fullmatch(metric):
             problems.append(Problem(MAP, metric, "is no metric name", "letters, digits, _ and :"))
-    if problems:
-        raise InputError(problems)
+    problems.stop()
     return names
 
 

@@ -37,6 +37,11 @@ STILL, WIDEST = 1e-3, 3.0
 # Presence needs a window of so many scrapes, and a minute.
 PRESENCE_SCRAPES, PRESENCE_S = 4, 60.0
 NO_VALUES = "the plan gives it no values"
+TOO_UNSURE = (
+    "the plan is not sure of {}, and a healthy fleet that is off by that would fire it as its fault does; a plan whose "
+    "back-test held is surer: `fleetsim replay --from WINDOW --plan-out PLAN.json` writes one, `fleetsim alerts --plan "
+    "PLAN.json` takes it"
+)
 # A signal without values for more than this share of the time is none.
 FEW_VALUES = 0.5
 # Standard error of a Gumbel law's scale, by L-moments, is 0.8 of it over the root of the blocks (Hosking 1990): 95 % to
@@ -150,7 +155,8 @@ def choose(rehearsal: Rehearsal, budget_per_month: float = 1.0, learned: Learned
         elif impossible(rule):
             left_out[signal.name] = "its healthy values scatter so widely that no value could alarm"
         elif _missed(rule, mine) and not _missed(_chosen(signal, fleets.sure(), mine, share), mine):
-            left_out[signal.name] = _too_unsure(rehearsal)
+            what = ", ".join(rehearsal.doubt.inputs) or "how one run differs from its repetition"
+            left_out[signal.name] = TOO_UNSURE.format(what)
         else:
             rules.append(rule)
     settle_s = max(rule.window_s for rule in rules)
@@ -226,7 +232,9 @@ def _chosen(signal: StandingSignal, fleets: Fleets, faulty: Begun, share: float)
                 continue
             # a fleet that is complete for so long may alarm when it is not; on spot machines it seldom is
             complete = signal.name == "instances" and not _episodes(signal, fleets.own, window_s, every, points)
-            level = every if complete else _safe_level(signal, rehearsal, healthy, share)
+            # what a healthy fleet exceeds for so long `share` times a month, whichever it turns out to be
+            least = max(healthy.mean + signal.least, float(healthy.values[-1]))
+            level = every if complete else max(healthy.level(share, least), _permitted(signal, rehearsal.scenario))
             delays = [_delay(t(signal, window_s), level, points, t, onset) for t, onset in faulty]
             missed, p95, median = worth(delays)
             # what never finds its fault is put where it comes nearest to it
@@ -238,7 +246,10 @@ def _chosen(signal: StandingSignal, fleets: Fleets, faulty: Begun, share: float)
         return None
     _, window_s, for_s, level, healthy = best
     points, center = round(for_s / rehearsal.interval_s) + 1, healthy.mean
-    fault_level = _fault_level(signal, window_s, faulty)
+    # where the fault has put the signal once it has settled
+    late = [t(signal, window_s)[t.at > 0.5 * (onset + t.at[-1])] for t, onset in faulty]
+    values = np.concatenate(late) if late else np.zeros(0)
+    fault_level = None if np.isnan(values).all() else float(np.nanmedian(values))
     counted = level == every
     if not counted:
         if fault_level is not None:
@@ -268,13 +279,6 @@ def _chosen(signal: StandingSignal, fleets: Fleets, faulty: Begun, share: float)
     )
 
 
-def _fault_level(signal: StandingSignal, window_s: float, faulty: Begun) -> float | None:
-    """Where the fault has put the signal once it has settled; None where it has no values then."""
-    late = [t(signal, window_s)[t.at > 0.5 * (onset + t.at[-1])] for t, onset in faulty]
-    values = np.concatenate(late) if late else np.zeros(0)
-    return None if np.isnan(values).all() else float(np.nanmedian(values))
-
-
 def impossible(rule: AlertRule) -> bool:
     """Whether no value could be beyond the threshold: all signals are positive, and a share of time is at most 1."""
     if rule.signal.alerts_when == "below":
@@ -284,22 +288,11 @@ def impossible(rule: AlertRule) -> bool:
 
 def _missed(rule: AlertRule | None, faulty: Begun) -> bool:
     """Whether its own fault does not fire it, silenced by nothing."""
-    return rule is None or (bool(faulty) and not any(_fires(rule, tracer, onset) for tracer, onset in faulty))
-
-
-def _fires(rule: AlertRule, tracer: Tracer, from_s: float) -> bool:
-    values = tracer(rule.signal, rule.window_s)
-    points = round(rule.for_s / tracer.rehearsal.interval_s) + 1
-    return bool((fires(values > sign(rule.signal) * rule.threshold, points) & (tracer.at >= from_s)).any())
-
-
-def _too_unsure(rehearsal: Rehearsal) -> str:
-    what = ", ".join(rehearsal.doubt.inputs) or "how one run differs from its repetition"
-    return (
-        f"the plan is not sure of {what}, and a healthy fleet that is off by that would fire it as its fault does; a "
-        "plan whose back-test held is surer: `fleetsim replay --from WINDOW --plan-out PLAN.json` writes one, "
-        "`fleetsim alerts --plan PLAN.json` takes it"
-    )
+    if rule is None or not faulty:
+        return rule is None
+    level, of = sign(rule.signal) * rule.threshold, (rule.signal, rule.window_s)
+    points = round(rule.for_s / faulty[0][0].rehearsal.interval_s) + 1
+    return all(math.isinf(_delay(t(*of), level, points, t, onset)) for t, onset in faulty)
 
 
 def holds_of(signal: StandingSignal, rehearsal: Rehearsal) -> tuple[float, ...]:
@@ -315,12 +308,6 @@ def holds_of(signal: StandingSignal, rehearsal: Rehearsal) -> tuple[float, ...]:
             base.append(failures.restart_s + PRESENCE_S)
     step = rehearsal.interval_s
     return tuple(sorted({math.ceil(s / step) * step for s in base}))
-
-
-def _safe_level(signal: StandingSignal, rehearsal: Rehearsal, healthy: Healthy, share: float) -> float:
-    """The level that a healthy fleet exceeds for so long `share` times a month, whichever it turns out to be."""
-    least = max(healthy.mean + signal.least, float(healthy.values[-1]))
-    return max(healthy.level(share, least), _permitted(signal, rehearsal.scenario))
 
 
 def _permitted(signal: StandingSignal, scenario: Scenario) -> float:

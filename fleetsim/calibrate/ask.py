@@ -248,15 +248,11 @@ def prepare(places: OutputPaths, *, resume: bool, force: bool) -> frozenset[str]
             [Problem(flag("resume"), str(places.raw), rule, "leave --resume out, or give the same --output")]
         )
     if not resume and not force:
-        problems = [
-            Problem(flag("output"), str(p), "exists already", remedy)
-            for p, remedy in (
-                *((p, "go on with it with --resume, or throw it away with --force") for p in old),
-                *([(places.profile, "choose another name, or overwrite it with --force")] * places.profile.exists()),
-            )
-        ]
-        if problems:
-            raise InputError(problems)
+        there = dict.fromkeys(old, "go on with it with --resume, or throw it away with --force")
+        if places.profile.exists():
+            there[places.profile] = "choose another name, or overwrite it with --force"
+        if there:
+            raise InputError([Problem(flag("output"), str(p), "exists already", how) for p, how in there.items()])
     from fleetsim.calibrate.session import ended
 
     try:
@@ -303,16 +299,11 @@ def same_engine(places: OutputPaths, asked: dict[str, Any]) -> None:
     before = next((r["asked"] for r in records if r.get("t") == "meta" and isinstance(r.get("asked"), dict)), None)
     if before is None:
         return
-    now = json.loads(json.dumps(asked, default=str))
-    problems = [
-        Problem(
-            f"--resume: {name}",
-            now.get(name),
-            f"was {before.get(name)!r} when {file} was begun, and a profile holds for one engine",
-            "ask for the same, or give another --output",
-        )
-        for name in sorted(before.keys() | now.keys())
-        if before.get(name) != now.get(name)
-    ]
-    if problems:
-        raise InputError(problems)
+    now, wrong = json.loads(json.dumps(asked, default=str)), Problems()
+    for name in sorted(before.keys() | now.keys()):
+        if before.get(name) != now.get(name):
+            rule = f"was {before.get(name)!r} when {file} was begun, and a profile holds for one engine"
+            wrong.append(
+                Problem(f"--resume: {name}", now.get(name), rule, "ask for the same, or give another --output")
+            )
+    wrong.stop()

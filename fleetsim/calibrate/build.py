@@ -15,18 +15,9 @@ from numpy.typing import NDArray
 from fleetsim import units
 from fleetsim.calibrate.engine_facts import OF_USERS, EngineFacts, counts_in, facts_of, measured_drafts
 from fleetsim.calibrate.fit.design import Observations, observations_of
-from fleetsim.calibrate.fit.fit import fit
+from fleetsim.calibrate.fit.fit import fit, spread_of
 from fleetsim.calibrate.raw import FITTED, Raw, Segment
-from fleetsim.config.engine_profile import (
-    MAX_POINTS,
-    BatchCheck,
-    MeasuredDrafts,
-    Point,
-    PrefixCache,
-    Profile,
-    ProfileError,
-    SyncCost,
-)
+from fleetsim.config.engine_profile import MAX_POINTS, BatchCheck, Point, PrefixCache, Profile, ProfileError, SyncCost
 from fleetsim.engine.acceptance import with_measured_drafts
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.requests import run_requests
@@ -158,7 +149,12 @@ def build_profile(raw: Raw, *, name: str, raw_file: str | None) -> Profile:
     observations = observations_of(raw)
     fitted = fit(observations, graph_sizes=facts.graph_sizes)
     drafts = measured_drafts(raw)
-    assumed = (*facts.provenance.assumed, *fitted.assumed, *_of_drafts(drafts))
+    assumed = [*facts.provenance.assumed, *fitted.assumed]
+    if drafts is not None and drafts.method is None:
+        assumed.append("the method of drafting: the server does not say it (VLLM_SERVER_DEV_MODE=1 would)")
+    if drafts is not None and drafts.measured_on != OF_USERS:
+        theirs = "calibrate a server that has served your own requests, and theirs is taken"
+        assumed.append(f"acceptance of drafts: of {drafts.measured_on}; {theirs}")
     checks = check_batches(raw, facts, fitted.step_time, overhead_s=fitted.error.overhead_s)
     return Profile(
         name=name,
@@ -173,7 +169,7 @@ def build_profile(raw: Raw, *, name: str, raw_file: str | None) -> Profile:
         prefix_cache=prefix_cache_of(raw, facts),
         sync=sync_of(raw),
         speculation=drafts,
-        provenance=facts.provenance.model_copy(update={"assumed": assumed}),
+        provenance=facts.provenance.model_copy(update={"assumed": tuple(assumed)}),
         raw=raw_file,
     )
 
@@ -195,14 +191,9 @@ def error_of(checks: tuple[BatchCheck, ...]) -> ProfileError:
     """The profile's error: of the makespans of the batches that were kept out of the fit."""
     if not checks:
         return ProfileError(what="no batch was kept out of the fit: how well it predicts one is not known")
-    off = np.abs([c.makespan_error for c in checks])
-    batches = units.plural(len(checks), "batch")
-    return ProfileError(
-        median=units.short(float(np.median(off))),
-        p90=units.short(float(np.percentile(off, 90.0))),
-        worst=units.short(float(off.max())),
-        what=f"makespan of {batches} kept out of the fit",
-    )
+    off, batches = np.abs([c.makespan_error for c in checks]), units.plural(len(checks), "batch")
+    worst = units.short(float(off.max()))
+    return ProfileError(**spread_of(off), worst=worst, what=f"makespan of {batches} kept out of the fit")
 
 
 def alike(raw: Raw) -> NDArray[np.int64]:
@@ -277,16 +268,3 @@ def _number(value: Any) -> float | None:
     several = value if isinstance(value, list) else [value]
     numbers = [float(v) for v in several if isinstance(v, (int, float)) and not isinstance(v, bool) and v >= 0]
     return units.short(float(np.median(numbers))) if numbers else None
-
-
-def _of_drafts(drafts: MeasuredDrafts | None) -> Iterator[str]:
-    """What is not known of drafts that were measured."""
-    if drafts is None:
-        return
-    if drafts.method is None:
-        yield "the method of drafting: the server does not say it (VLLM_SERVER_DEV_MODE=1 would)"
-    if drafts.measured_on != OF_USERS:
-        yield (
-            f"acceptance of drafts: of {drafts.measured_on}; calibrate a server that has served your own requests, "
-            "and theirs is taken"
-        )

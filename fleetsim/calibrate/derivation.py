@@ -30,7 +30,7 @@ from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.profile_fields import coefficients_of, limit_fields
 from fleetsim.engine.roofline_step import roofline
 from fleetsim.engine.step_time import StepTime
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.records import replace
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def estimate_profile(
     spec, shape = gpu_spec(gpu), model_shape(model)
     known = known_error(domain_of(spec, shape, dtype, engine))
     what = f"the roofline's own: median and 90th percentile {known.what}"
-    last = shape.name.rsplit("/", 1)[-1]
+    last, dp = shape.name.rsplit("/", 1)[-1], more.get("dp", 1)
     return Profile(
         name=name or f"{spec.name}-{last}-tp{tp}-roofline".lower(),
         kind="derived",
@@ -117,16 +117,12 @@ def estimate_profile(
             tp=tp,
             assumed=(
                 step_time.source,
-                *_of_ranks(more.get("dp", 1)),
+                *([f"one of {dp} ranks that share the experts"] if dp > 1 else []),
                 *guesses([name for name in LIMITS if more.get(name) is None], limits),
             ),
             fleetsim_version=__version__,
         ),
     )
-
-
-def _of_ranks(dp: int) -> tuple[str, ...]:
-    return (f"one of {dp} ranks that share the experts",) if dp > 1 else ()
 
 
 def guesses(missing: Sequence[str], limits: EngineLimits) -> tuple[str, ...]:
@@ -161,7 +157,16 @@ def derive_profile(sources: Sequence[Source], given: Calibrate, *, name: str, se
     try:
         fitted = fit(observations, prior=prior, seed=seed)
     except InputError as error:
-        raise InputError(_with_flags(error.problems, known)) from None
+        if not (flags := _lacking(known)):
+            raise
+        remedy = f"add {flags}, so that a roofline fills it in, or more measurements"
+        raise InputError([replace(p, remedy=remedy) for p in error.problems]) from None
+    # what had to be assumed to read the sources, each once, with its files where it is not all of them
+    notes: dict[str, list[str]] = {}
+    for source in sources:
+        for note in source.assumed:
+            notes.setdefault(note, []).append(source.path)
+    told = (n if len(of) == len(sources) else f"{n} ({', '.join(of)})"[:10_000] for n, of in notes.items())
     return Profile(
         name=name,
         kind="derived",
@@ -180,7 +185,7 @@ def derive_profile(sources: Sequence[Source], given: Calibrate, *, name: str, se
             engine=str(facts.get("engine", "")),
             engine_version=str(facts.get("engine_version", "")),
             date=str(facts.get("date", "")),
-            assumed=(*_notes(sources), *guessed, *fitted.assumed),
+            assumed=(*told, *guessed, *fitted.assumed),
             fleetsim_version=__version__,
         ),
     )
@@ -197,7 +202,7 @@ def _agreed(sources: Sequence[Source], given: Calibrate) -> tuple[Facts, Calibra
             return value
 
     facts: Facts = {}
-    problems = []
+    problems = Problems()
     for name in sorted({n for s in sources for n in s.facts}):
         said = {s.path: s.facts[name] for s in sources if name in s.facts}
         if name == "date":
@@ -213,8 +218,7 @@ def _agreed(sources: Sequence[Source], given: Calibrate) -> tuple[Facts, Calibra
         if flag is not None and len(different) == 1 and alike(name, flag) not in different and name != "model":
             rule = f"{next(iter(said))} was measured with {facts[name]}"
             problems.append(Problem(f"--{name.replace('_', '-')}", flag, rule, "leave the flag out"))
-    if problems:
-        raise InputError(problems)
+    problems.stop()
     filled: dict[str, Any] = {n: facts[n] for n in GIVEN if getattr(given, n) is None and n in facts}
     return facts, replace(given, **filled)
 
@@ -247,23 +251,6 @@ def _lacking(known: Calibrate) -> str:
     return " and ".join(f"--{n}" for n in ("gpu", "model") if not getattr(known, n))
 
 
-def _notes(sources: Sequence[Source]) -> list[str]:
-    """What had to be assumed to read the sources, each once, with its files where it is not all of them."""
-    notes: dict[str, list[str]] = {}
-    for s in sources:
-        for note in s.assumed:
-            notes.setdefault(note, []).append(s.path)
-    return [n if len(of) == len(sources) else f"{n} ({', '.join(of)})"[:10_000] for n, of in notes.items()]
-
-
-def _with_flags(problems: Sequence[Problem], known: Calibrate) -> list[Problem]:
-    """The fit's problems, with the flags that are still to be given."""
-    if not (flags := _lacking(known)):
-        return list(problems)
-    remedy = f"add {flags}, so that a roofline fills it in, or more measurements"
-    return [replace(p, remedy=remedy) for p in problems]
-
-
 LEAST_POINTS = 3
 MOST_FITS = 12
 
@@ -275,7 +262,7 @@ def left_out_error(o: Observations, runs: NDArray[np.int64], prior: Prior | None
     left out instead; where there are more than 12, twelfths are left out, each of neighbours: what lies next to a point
     would give it away. First tokens, which hold a client's own time, count only where there is nothing else.
     """
-    from fleetsim.calibrate.fit.fit import fit
+    from fleetsim.calibrate.fit.fit import fit, spread_of
 
     point = np.unique(runs, return_inverse=True)[1]
     if point.max(initial=-1) + 1 < LEAST_POINTS:
@@ -298,12 +285,8 @@ def left_out_error(o: Observations, runs: NDArray[np.int64], prior: Prior | None
         return ProfileError(what=f"unknown: without any one {one} the others do not tell enough")
     off = np.abs(expected[count] / o.seconds[count] - 1.0)
     left = f"one {one} of {n}" if n <= MOST_FITS else f"a twelfth of {n} {one}s"
-    return ProfileError(
-        median=units.short(float(np.median(off))),
-        p90=units.short(float(np.percentile(off, 90.0))),
-        worst=units.short(float(off.max())),
-        what=f"iteration times in the files, each predicted by a fit that left out {left}",
-    )
+    what = f"iteration times in the files, each predicted by a fit that left out {left}"
+    return ProfileError(**spread_of(off), worst=units.short(float(off.max())), what=what)
 
 
 def predicted_s(step_time: StepTime, overhead_s: float, o: Observations) -> Array:

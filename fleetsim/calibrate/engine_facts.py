@@ -11,7 +11,7 @@ from fleetsim import __version__, units
 from fleetsim.calibrate.raw import Raw
 from fleetsim.config.engine_profile import MeasuredDrafts, ProfileLimits, Provenance
 from fleetsim.config.speculation import METHODS
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import Problem, Problems
 
 
 class EngineFacts(Struct, frozen=True):
@@ -34,16 +34,18 @@ def facts_of(raw: Raw) -> EngineFacts:
     model, gpu, args = (start.get(k) or {} for k in ("model", "gpu", "engine_args"))
     needed = {"cache": ("num_gpu_blocks", "block_size"), "sched": ("max_num_seqs", "max_num_batched_tokens")}
     remedy = "measure again: the engine's limits were not recorded"
-    problems = [
+    problems = Problems(
         Problem(f"start.{part}.{name}", value, "an integer >= 1", remedy)
         for part, names in needed.items()
         for name in names
         if isinstance(value := (start.get(part) or {}).get(name), bool) or not isinstance(value, int) or value < 1
-    ]
-    if problems:
-        raise InputError(problems)
+    )
+    problems.stop()
     no_graphs = str(comp.get("cudagraph_mode")) in ("NONE", "None", "0", "CUDAGraphMode.NONE")
     kind = str(start.get("kind") or "")
+    # the driver's version is the second cell of nvidia-smi's CSV, below its headings
+    smi = (row.split(",") for row in str(raw.meta.get("smi") or "").splitlines()[1:2])
+    driver = next((cells[1].strip() for cells in smi if len(cells) > 1), "")
     return EngineFacts(
         limits=ProfileLimits(
             **{name: sched[name] for name in ("max_num_seqs", "max_num_batched_tokens")},
@@ -56,7 +58,7 @@ def facts_of(raw: Raw) -> EngineFacts:
             source=str(raw.meta.get("source") or ("server" if kind.startswith("server") else "vllm")),
             gpu=str(gpu.get("name") or ""),
             gpu_count=gpu.get("count") or None,
-            driver=str(gpu.get("driver") or _driver(raw.meta)),
+            driver=str(gpu.get("driver") or driver),
             cuda=str(start.get("cuda") or ""),
             torch=str(start.get("torch") or ""),
             engine=str(start.get("engine") or "vllm"),
@@ -71,13 +73,6 @@ def facts_of(raw: Raw) -> EngineFacts:
             fleetsim_version=__version__,
         ),
     )
-
-
-def _driver(meta: dict[str, Any]) -> str:
-    """The driver's version in a line of nvidia-smi's CSV (name, driver_version, ...)."""
-    rows = str(meta.get("smi") or "").splitlines()
-    cells = rows[1].split(",") if len(rows) > 1 else []
-    return cells[1].strip() if len(cells) > 1 else ""
 
 
 # --- What an engine's own counters say of its drafts: how many were made, how long, and how far they were accepted.

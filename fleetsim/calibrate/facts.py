@@ -145,15 +145,14 @@ def _ranges(profile: Profile) -> Table:
 
 
 def _prefix_cache(profile: Profile) -> Table:
-    title, cache = "prefix cache on groups of siblings", profile.prefix_cache
-    if cache is None:
-        return _named(title, ())
-    found = "none expected"
-    if cache.expected_tokens:
-        share = cache.hit_tokens / cache.expected_tokens
-        found = "as expected" if abs(share - 1) < 0.005 else f"{units.share(share)} of what was expected"
-    counted = f"{cache.hit_tokens:,} ({found})" if cache.expected_tokens or cache.hit_tokens else None
-    return _named(title, (("prefix caching", "on" if cache.enabled else "off"), ("prompt tokens found", counted)))
+    cache, rows = profile.prefix_cache, list[tuple[str, str | None]]()
+    if cache is not None:
+        share = cache.hit_tokens / cache.expected_tokens if cache.expected_tokens else None
+        found = "none expected" if share is None else f"{units.share(share)} of what was expected"
+        found = "as expected" if share is not None and abs(share - 1) < 0.005 else found
+        counted = f"{cache.hit_tokens:,} ({found})" if cache.expected_tokens or cache.hit_tokens else None
+        rows = [("prefix caching", "on" if cache.enabled else "off"), ("prompt tokens found", counted)]
+    return _named("prefix cache on groups of siblings", rows)
 
 
 def _drafts(profile: Profile) -> Table:
@@ -220,6 +219,8 @@ def document(profile: Profile, give: str, seen: Sequence[ClientView] = ()) -> Do
     first, *others = sheets_of(profile)
     others = [*([clients_table(seen)] if seen else ()), *others]
     kept_out = (checks(profile),) if profile.checks else ()
+    after = [f"size --batch 512 --len 1536 --profile {give}", f"profile show {give} --html profile.html"]
+    after[1:1] = [f"profile check {give}"] if profile.checks and profile.raw is not None else []
     told = [Section(sheet.title, (sheet,), on=("terminal",)) for sheet in (first, *others)]
     if profile.checks:
         title = f"batches kept out of the fit ({MEASURED} measured, {PREDICTED} predicted)"
@@ -231,7 +232,7 @@ def document(profile: Profile, give: str, seen: Sequence[ClientView] = ()) -> Do
             Section("Measured and predicted", charts(profile), on=("page",)),
             Section("In numbers", (first, *kept_out, *others), on=("page",)),
             *told,
-            Section("next", tuple(Words(c, strong=True) for c in _next(profile, give)), on=("terminal",)),
+            Section("next", tuple(Words(f"fleetsim {c}", strong=True) for c in after), on=("terminal",)),
         ),
     )
 
@@ -248,18 +249,10 @@ def _bars(kept_out: Sequence[BatchCheck]) -> Iterator[Under]:
         yield Under(check.name, (Table("", ("", "", ""), rows, words_last=1), Words(tail=batch_words(check))))
 
 
-def _next(profile: Profile, give: str) -> Iterator[str]:
-    yield f"fleetsim size --batch 512 --len 1536 --profile {give}"
-    if profile.checks and profile.raw is not None:
-        yield f"fleetsim profile check {give}"
-    yield f"fleetsim profile show {give} --html profile.html"
-
-
 def checked_document(profile: Profile, checked: Sequence[Rechecked], limit: float) -> Document:
     """What `fleetsim profile check` says."""
-    failed = sum(not one.passed for one in checked)
-    batches = units.plural(len(checked), "kept-out batch")
-    held = f"all of {batches}" if not failed else f"{len(checked) - failed} of {batches}"
+    batches, above = units.plural(len(checked), "kept-out batch"), [i for i, c in enumerate(checked) if not c.passed]
+    held = f"{len(checked) - len(above) if above else 'all'} of {batches}"
     rows = tuple(
         (one.now.name, f"{one.now.makespan_s:,.1f} s", f"{one.now.predicted_s:,.1f} s",
          units.change(one.now.makespan_error), "" if one.stored is None else units.change(one.stored.makespan_error),
@@ -267,8 +260,7 @@ def checked_document(profile: Profile, checked: Sequence[Rechecked], limit: floa
         for one in checked
     )  # fmt: skip
     headings = ("batch", "measured", "predicted", "makespan", "stored", "finish", "")
-    above = frozenset(i for i, one in enumerate(checked) if not one.passed)
-    table = Table("", headings, rows, words_last=1, marked=above)
+    table = Table("", headings, rows, words_last=1, marked=frozenset(above))
     return Document(
         "fleetsim profile check",
         facts(

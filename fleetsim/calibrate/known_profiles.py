@@ -66,11 +66,8 @@ class Drift(Struct, frozen=True):
 def compared(now: Sequence[BatchCheck], stored: Sequence[BatchCheck], limit: float) -> tuple[Rechecked, ...]:
     """Each batch beside what is stored of it (by name and size); it passes if both of its errors are within `limit`."""
     known = {(c.name, c.samples): c for c in stored}
-
-    def passes(c: BatchCheck) -> bool:
-        return abs(c.makespan_error) <= limit and c.finish_error_median <= limit
-
-    return tuple(Rechecked(c, known.get((c.name, c.samples)), passes(c)) for c in now)
+    errors = [max(abs(c.makespan_error), c.finish_error_median) for c in now]
+    return tuple(Rechecked(c, known.get((c.name, c.samples)), e <= limit) for c, e in zip(now, errors, strict=True))
 
 
 def drift_of(checked: Sequence[Rechecked]) -> Drift | None:
@@ -117,17 +114,14 @@ def predicted_anew(profile: Profile, raw_file: Path) -> tuple[tuple[BatchCheck, 
     if not checks:
         remedy = "measure with fleetsim calibrate: its RL-like batches stay out of the fit"
         raise InputError([Problem("--raw", str(raw_file), "holds no batch that was kept out of the fit", remedy)])
-    said = ("the GPU", "the model", "the engine", "the tensor-parallel size")
-    both = (
-        (p.gpu, p.model, f"{p.engine} {p.engine_version}".strip(), str(p.tp or ""))
+    there, mine = (
+        {"GPU": p.gpu, "model": p.model, "engine": f"{p.engine} {p.engine_version}".strip(),
+         "tensor-parallel size": str(p.tp or "")}
         for p in (facts.provenance, profile.provenance)
-    )
-    notes = (
-        f"{what} of the measurements is {there or 'not known'}, of the profile {mine}"
-        for what, there, mine in zip(said, *both, strict=True)
-        if mine and there != mine
-    )
-    return checks, tuple(notes)
+    )  # fmt: skip
+    odd = [what for what, said in mine.items() if said and there[what] != said]
+    of = "the {} of the measurements is {}, of the profile {}"
+    return checks, tuple(of.format(what, there[what] or "not known", mine[what]) for what in odd)
 
 
 # --- What `--json` prints of profiles.
@@ -135,22 +129,19 @@ def predicted_anew(profile: Profile, raw_file: Path) -> tuple[tuple[BatchCheck, 
 
 def listed_data(listed: Sequence[ListedProfile], wrong: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """The document of `fleetsim profile ls`."""
-    return {
-        "schema_version": 1,
-        "command": "profile ls",
-        "profiles": [{"profile": one.give, **_summary(one.profile)} for one in listed],
-        "unreadable": [{"profile": give, "problem": problem} for give, problem in wrong],
-    }
-
-
-def _summary(profile: Profile) -> dict[str, Any]:
-    p = profile.provenance
-    return {
-        "name": profile.name,
-        "kind": profile.kind,
-        **{name: getattr(p, name) for name in ("gpu", "model", "tp", "engine", "engine_version", "date")},
-        "error": profile.error.model_dump(mode="json"),
-    }
+    said = ("gpu", "model", "tp", "engine", "engine_version", "date")
+    profiles = [
+        {
+            "profile": one.give,
+            "name": one.profile.name,
+            "kind": one.profile.kind,
+            **{name: getattr(one.profile.provenance, name) for name in said},
+            "error": one.profile.error.model_dump(mode="json"),
+        }
+        for one in listed
+    ]
+    unreadable = [{"profile": give, "problem": problem} for give, problem in wrong]
+    return {"schema_version": 1, "command": "profile ls", "profiles": profiles, "unreadable": unreadable}
 
 
 def profile_data(profile: Profile, command: str, seen: Sequence[ClientView] = ()) -> dict[str, Any]:

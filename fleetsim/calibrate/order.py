@@ -97,7 +97,8 @@ def decodes(limits: Limits, coarse: bool) -> list[Load]:
             contexts.append(min(c, longest))
     points: dict[tuple[int, int], None] = {}
     for c in contexts:
-        sizes = set(COARSE_BATCHES if coarse else BATCHES) | {limits.max_num_seqs, _fitting(limits, c + spare)}
+        held = max(1, min(int(ROOM * limits.kv_tokens / (c + spare)), limits.max_num_seqs))  # by the cache
+        sizes = set(COARSE_BATCHES if coarse else BATCHES) | {limits.max_num_seqs, held}
         if not coarse and c == contexts[min(1, len(contexts) - 1)]:
             sizes.update(BETWEEN)
         taken = 0.0
@@ -113,11 +114,6 @@ def decodes(limits: Limits, coarse: bool) -> list[Load]:
         Load("decode", {"B": b, "C": c}, tuple(Request(i, c + 1, steps, cached_tokens=c) for i in range(b)), warm)
         for b, c in points
     ]
-
-
-def _fitting(limits: Limits, tokens: int) -> int:
-    """How many requests of so many tokens the cache holds, at least 1."""
-    return max(1, min(int(ROOM * limits.kv_tokens / tokens), limits.max_num_seqs))
 
 
 def prompts(limits: Limits, coarse: bool, keys: Iterator[int]) -> list[Load]:

@@ -93,8 +93,13 @@ def decode_line(
 
 
 def opening(profile: Profile) -> tuple[str, ...]:
-    """What it is, how good it is, how fast the engine: a sentence each."""
-    return (what_it_is(profile), how_good(profile), *how_fast(profile))
+    """What it is, how good it is, how fast decoding was where it was measured: a sentence each."""
+    said = what_it_is(profile), how_good(profile)
+    best = max(rows_of(profile, "decode"), key=lambda r: r.tok_s, default=None)
+    if best is None:
+        return said
+    many = units.plural(round(best.point.decodes), "sequence")
+    return (*said, f"Up to {best.tok_s:,.0f} output tok/s, measured with {many} of {best.context:,.0f} tokens.")
 
 
 def what_it_is(profile: Profile) -> str:
@@ -137,18 +142,6 @@ def how_good(profile: Profile) -> str:
     return "No error is on record for it: no batch was kept out of the fit."
 
 
-def how_fast(profile: Profile) -> tuple[str, ...]:
-    """The fastest decoding that was measured, as one sentence or none."""
-    rows = rows_of(profile, "decode")
-    if not rows:
-        return ()
-    best = max(rows, key=lambda r: r.tok_s)
-    return (
-        f"Up to {best.tok_s:,.0f} output tok/s, measured with {units.plural(round(best.point.decodes), 'sequence')} of "
-        f"{best.context:,.0f} tokens.",
-    )
-
-
 def batch_words(check: BatchCheck) -> str:
     """What is worth knowing of a kept-out batch beside its two makespans."""
     told = [
@@ -183,13 +176,9 @@ def _batches(profile: Profile) -> Chart | None:
         return None
     rows = []
     for c in checks:
-        told = f"{c.name}: {batch_words(c)}"
-        marks = (
-            RowMark("measured", c.makespan_s, base=0.0, said=told),
-            RowMark("predicted", c.predicted_s, base=0.0, said=told),
-        )
+        told, both = f"{c.name}: {batch_words(c)}", (("measured", c.makespan_s), ("predicted", c.predicted_s))
         said = f"{c.makespan_s:,.1f} s, predicted {c.predicted_s:,.1f} s ({units.change(c.makespan_error)})"
-        rows.append(ChartRow(c.name, said, marks))
+        rows.append(ChartRow(c.name, said, tuple(RowMark(key, s, base=0.0, said=told) for key, s in both)))
     worst = max(checks, key=lambda c: abs(c.makespan_error))
     x = from_zero("seconds", [v for c in checks for v in (c.makespan_s, c.predicted_s)], grid=False)
     words = (
@@ -215,7 +204,8 @@ def _decodes(profile: Profile) -> Chart | None:
         told = [
             f"{units.plural(round(r.point.decodes), 'sequence')}, context {r.context:,.0f}: {_both(r)}" for r in group
         ]
-        series.append(_dots(name, [r.point.decodes for r in group], group, style, told))
+        x, y = [r.point.decodes for r in group], [_MS * r.point.seconds for r in group]
+        series.append(ChartSeries(name, "dots", x, y, style, said=told))
     seconds = [s for r in rows for s in (r.point.seconds, r.predicted_s)]
     x = log_axis("sequences decoding", min(r.point.decodes for r in rows), max(r.point.decodes for r in rows))
     y = log_axis("ms per iteration", _MS * min(seconds), _MS * max(seconds))
@@ -233,11 +223,6 @@ def _decodes(profile: Profile) -> Chart | None:
     return Chart("decodes", "Decoding", f"{words}.", Plot(x, (Panel(y, tuple(series), height_px=340),)))
 
 
-def _dots(name: str, x: list[float], rows: Sequence[PointRow], style: MarkLook, said: list[str]) -> ChartSeries:
-    """What was measured at each load."""
-    return ChartSeries(name, "dots", x, [_MS * r.point.seconds for r in rows], style, said=said)
-
-
 def _both(r: PointRow) -> str:
     return (
         f"measured {_MS * r.point.seconds:,.2f} ms, predicted {_MS * r.predicted_s:,.2f} ms ({units.change(r.error)}), "
@@ -251,16 +236,13 @@ def _prompts(profile: Profile) -> Chart | None:
         return None
     x = [r.point.prefill_tokens for r in rows]
     told = [f"{r.point.prefill_tokens:,.0f} prefill tokens: {_both(r)}" for r in rows]
-    predicted = [_MS * r.predicted_s for r in rows]
+    predicted, measured = [_MS * r.predicted_s for r in rows], [_MS * r.point.seconds for r in rows]
     series = (
-        _dots("measured", x, rows, MarkLook("accent", symbol="circle-open"), told),
+        ChartSeries("measured", "dots", x, measured, MarkLook("accent", symbol="circle-open"), said=told),
         ChartSeries("predicted", "dots", x, predicted, MarkLook("second", symbol="x"), said=told),
     )
-    every = [*predicted, *(_MS * r.point.seconds for r in rows)]
-    plot = Plot(
-        log_axis("prefill tokens in the iteration", min(x), max(x)),
-        (Panel(log_axis("ms per iteration", min(every), max(every)), series, height_px=280),),
-    )
+    y = log_axis("ms per iteration", min(*predicted, *measured), max(*predicted, *measured))
+    plot = Plot(log_axis("prefill tokens in the iteration", min(x), max(x)), (Panel(y, series, height_px=280),))
     best = max(rows, key=lambda r: r.tok_s)
     words = (
         f"Iterations that only compute prompts. The fastest, of {best.point.prefill_tokens:,.0f} tokens, computes "

@@ -88,7 +88,17 @@ def _measured(asked: Calibrate, tell: Tell) -> Calibrated:
             with closing(RawWriter(places.raw)) as writer:
                 measure_server(asked, writer, done=done, tell=tell)
         else:
-            notes = _vllm(asked, tell)
+            from fleetsim.calibrate.vllm.parent import Spec, run_child
+
+            how = {name: getattr(asked, name) for name in ("quick", "seed", "resume", "measure_sync")}
+            spec = Spec(str(places.raw), str(places.log), _engine_args(asked), asked.seconds, **how)
+            outcome = run_child(spec, tell=tell)
+            notes = outcome.notes
+            if not outcome.loads and not asked.resume:
+                raise OutsideError(
+                    f"vLLM started, and then no load fitted into what was left of {asked.seconds:.0f} s; give a larger "
+                    "--budget-s, 120 for a quick calibration"
+                )
     except (KeyboardInterrupt, FleetsimError) as error:
         raise _kept(error, places) from None
     if asked.measure_only:
@@ -137,20 +147,6 @@ def _engine_of(asked: Calibrate) -> dict[str, Any]:
 
 def _is_path(model: str | None) -> bool:
     return model is not None and os.path.isdir(model)
-
-
-def _vllm(asked: Calibrate, tell: Tell) -> tuple[str, ...]:
-    from fleetsim.calibrate.vllm.parent import Spec, run_child
-
-    how = {name: getattr(asked, name) for name in ("quick", "seed", "resume", "measure_sync")}
-    places = {"raw": str(asked.places.raw), "log": str(asked.places.log)}
-    outcome = run_child(Spec(**places, **how, engine_args=_engine_args(asked), budget_s=asked.seconds), tell=tell)
-    if not outcome.loads and not asked.resume:
-        raise OutsideError(
-            f"vLLM started, and then no load fitted into what was left of {asked.seconds:.0f} s; give a larger "
-            "--budget-s, 120 for a quick calibration"
-        )
-    return outcome.notes
 
 
 def _engine_args(asked: Calibrate) -> dict[str, Any]:
@@ -206,7 +202,16 @@ def _derived(asked: Calibrate, tell: Tell) -> Calibrated:
         tell("fitting what the files hold")
         raw = next((Path(f) for f in asked.files if is_raw(f)), None)
         if raw is not None:
-            _alone(asked)
+            if len(asked.files) > 1:
+                rule, remedy = "raw measurements are fitted alone", "give one raw file, or none"
+                raise InputError([Problem(flag("from"), list(asked.files), rule, remedy)])
+            rule = "the raw measurements say it themselves"
+            given = {name: getattr(asked, name) for name in (*GIVEN, "quantization")}
+            wrong = [
+                Problem(flag(name), said, rule, "leave it out") for name, said in given.items() if said is not None
+            ]
+            if wrong:
+                raise InputError(wrong)
             profile, notes = _fitted(raw, asked, os.path.relpath(raw, place.parent))
         else:
             from fleetsim.calibrate.derivation import derive_profile
@@ -215,18 +220,6 @@ def _derived(asked: Calibrate, tell: Tell) -> Calibrated:
             profile = derive_profile([read_source(f, asked) for f in asked.files], asked, name=name, seed=asked.seed)
     write_text(place, profile_text(profile))
     return Calibrated(profile, place, raw, (*notes, *warnings_of(profile)))
-
-
-def _alone(asked: Calibrate) -> None:
-    """Raises InputError for anything beside one file of raw measurements."""
-    if len(asked.files) > 1:
-        rule = "raw measurements are fitted alone"
-        raise InputError([Problem(flag("from"), list(asked.files), rule, "give one raw file, or none")])
-    rule = "the raw measurements say it themselves"
-    given = {name: getattr(asked, name) for name in (*GIVEN, "quantization")}
-    wrong = [Problem(flag(name), said, rule, "leave it out") for name, said in given.items() if said is not None]
-    if wrong:
-        raise InputError(wrong)
 
 
 def warnings_of(profile: Profile) -> tuple[str, ...]:

@@ -47,20 +47,17 @@ def compare(asked: Compare, output: Drawn) -> None:
     watching = progress(
         "reading" if reads else "loading the simulator", aloud=reads, simulates=not reads, searches=not reads
     )
-    with if_interrupted(lambda known, missing: _so_far(known, missing, output)), watching as watch:
+
+    def so_far(known: CompareResult, missing: str) -> None:
+        """Shows the comparison of the pairs that were simulated, after Ctrl-C."""
+        if output.form == "table":
+            say(f"Interrupted: {missing}.")
+        noted = known.noting(f"interrupted: {missing}") if output.form == "json" else known
+        show_result(noted, output.form, output.explain)
+
+    with if_interrupted(so_far), watching as watch:
         result = ask(question, watch)
     show_result(result, output.form, output.explain)
     if page is not None:
         write_page(page, result.page())
     stop_at(question.gate.tripped(result.comparison))
-
-
-def _so_far(known: CompareResult, missing: str, output: Drawn) -> None:
-    """Shows the comparison of the pairs that were simulated, after Ctrl-C."""
-    from fleetsim.cli.output import show_result
-
-    if output.form == "table":
-        say(f"Interrupted: {missing}.")
-    show_result(
-        known.noting(f"interrupted: {missing}") if output.form == "json" else known, output.form, output.explain
-    )

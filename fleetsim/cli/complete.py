@@ -40,8 +40,6 @@ def attach(app: typer.Typer, prefix: str = "") -> None:
 def values_of(command: str, parameter: str) -> Values | None:
     """The completer of one parameter; None = what the shell does by itself."""
     if parameter == "fail_if":
-        if command == "compare":
-            return safe(_comparisons)
         return safe(lambda: _gate_metrics(command))
     if parameter == "name" and command.startswith("profile "):
         return safe(_profiles)
@@ -140,6 +138,9 @@ def _gate_metrics(command: str) -> Iterable[str]:
         return METRICS
     from fleetsim.plan.ask import COUNTS
 
+    if command == "compare":  # what its gate knows, without the condition
+        parts = ("regression.", "ratio.", "difference.", "")
+        return ("regression", *(f"{part}{name}" for name in RUN_METRICS for part in parts))
     more = {"size": ("instances",), "split": ("rollout_gpus", "trainer_gpus"), "plan": COUNTS}
     return (*RUN_METRICS, *more.get(command, ()))
 
@@ -150,15 +151,6 @@ def _objectives() -> Iterator[str]:
 
     yield from (metric.name for metric in CATALOGUE if metric.better is not None)
     yield from (f"{way}:{metric.name}" for way in ("min", "max") for metric in CATALOGUE)
-
-
-def _comparisons() -> Iterator[str]:
-    """What the gate of a comparison knows, without its condition."""
-    from fleetsim.quantities import RUN_METRICS
-
-    yield "regression"
-    for name in RUN_METRICS:
-        yield from (f"regression.{name}", f"ratio.{name}", f"difference.{name}", name)
 
 
 def _paths() -> Iterator[tuple[str, tuple[str, ...]]]:

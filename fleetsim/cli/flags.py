@@ -72,19 +72,15 @@ def _mark(hint: Any) -> Option | Argument | Lends | None:
 
 def _in_order(offered: list[_Offered]) -> list[_Offered]:
     """As they come, but those that say `after` behind the field they name."""
-    placed = [one for one in offered if _after(one) is None]
-    waiting = [one for one in offered if _after(one) is not None]
+    after = {name: mark.after for name, _, mark, _ in offered if isinstance(mark, Option) and mark.after is not None}
+    placed = [one for one in offered if one[0] not in after]
+    waiting = [one for one in offered if one[0] in after]
     while waiting:
         names = [name for name, *_ in placed]
-        one = next(one for one in waiting if _after(one) in names)
-        placed.insert(1 + names.index(str(_after(one))), one)
+        one = next(one for one in waiting if after[one[0]] in names)
+        placed.insert(1 + names.index(after[one[0]]), one)
         waiting.remove(one)
     return placed
-
-
-def _after(one: _Offered) -> str | None:
-    mark = one[2]
-    return mark.after if isinstance(mark, Option) else None
 
 
 def _parameter(name: str, kind: Any, mark: Option | Argument, field: Field[Any]) -> inspect.Parameter:

@@ -10,11 +10,9 @@ from fleetsim.cli.terminal import say, say_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from fleetsim.frameworks.convert import Imported
     from fleetsim.frameworks.export import Exported
-    from fleetsim.frameworks.patch import ConfigPatch
 
 
 # --- Options that several commands of `fleetsim scenario` take.
@@ -107,6 +105,8 @@ def _of_run(
 
 def _tell_imported(result: Imported, output: str | None, force: bool, as_json: bool, verbose: bool) -> None:
     """Writes the scenario where it was asked for, else shows it, and what there is to say about it."""
+    from fleetsim.engine.model.names import model_shape
+    from fleetsim.errors import InputError
     from fleetsim.files import new_file, write_text
     from fleetsim.frameworks.convert import report_document, report_lines
 
@@ -120,24 +120,14 @@ def _tell_imported(result: Imported, output: str | None, force: bool, as_json: b
         say(result.text, nl=False)
     for line in report_lines(result, verbose):
         say(line, err=True)
-    unknown = _unknown_model(result.scenario.engine.model)
-    if unknown:
-        say(f"warning: {unknown}", err=True)
-    if place is not None:
-        needs = f" --set {_MODEL_FILE}" if unknown else ""
-        say(f"wrote {place}; next: fleetsim simulate {place}{needs}", err=True)
-
-
-def _unknown_model(model: str) -> str | None:
-    """What is wrong with a model that the simulator has no shape for."""
-    from fleetsim.engine.model.names import model_shape
-    from fleetsim.errors import InputError
-
+    needs = ""
     try:
-        model_shape(model)
-    except InputError as error:
-        return f"engine.model: {error.problems[0].remedy}: --set {_MODEL_FILE}"
-    return None
+        model_shape(result.scenario.engine.model)
+    except InputError as error:  # a model that the simulator has no shape for
+        needs = f" --set {_MODEL_FILE}"
+        say(f"warning: engine.model: {error.problems[0].remedy}:{needs}", err=True)
+    if place is not None:
+        say(f"wrote {place}; next: fleetsim simulate {place}{needs}", err=True)
 
 
 # --- `fleetsim scenario to`: a scenario as a framework's own configuration.
@@ -174,10 +164,20 @@ def to(
     from fleetsim.job.in_frameworks import exported, patched
 
     place = None if output is None else new_file("--output", output, force)
+    job = load_scenario(scenario, set_ or ())
     if config is not None:
-        _patched(patched(framework, load_scenario(scenario, set_ or ()), config), place, json_)
+        patch = patched(framework, job, config)
+        if place is not None:
+            write_text(place, patch.text)
+        if json_:
+            say_json(patch.document())
+            return
+        if place is None:
+            say(patch.diff, nl=False)
+        for line in (*patch.lines(), *([f"wrote {place}"] if place is not None else [])):
+            say(line, err=True)
         return
-    result = exported(framework, load_scenario(scenario, set_ or ()), os.path.basename(scenario))
+    result = exported(framework, job, os.path.basename(scenario))
     if place is not None:
         write_text(place, result.text)
     if json_:
@@ -185,23 +185,6 @@ def to(
         return
     say(result.text if place is None else f"wrote {place}", nl=place is not None, err=place is not None)
     _tell_exported(result)
-
-
-def _patched(patch: ConfigPatch, place: Path | None, as_json: bool) -> None:
-    """The changed file in its place, the diff, and what there is to say."""
-    from fleetsim.files import write_text
-
-    if place is not None:
-        write_text(place, patch.text)
-    if as_json:
-        say_json(patch.document())
-        return
-    if place is None:
-        say(patch.diff, nl=False)
-    for line in patch.lines():
-        say(line, err=True)
-    if place is not None:
-        say(f"wrote {place}", err=True)
 
 
 def _tell_exported(result: Exported) -> None:

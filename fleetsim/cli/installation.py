@@ -190,20 +190,17 @@ def extras() -> list[Check]:
     for need in needs():
         if need.extra is not None and need.extra not in FOR_DEVELOPERS:
             by_extra.setdefault(need.extra, []).append(need)
-    return [_extra(name, wanted) for name, wanted in by_extra.items()]
-
-
-def _extra(name: str, wanted: list[Need]) -> Check:
-    use = ENABLES.get(name, "")
-    packages, missing, wrong = _found(wanted)
-    facts = {"enables": use, "packages": packages}
-    pip = f"pip install 'fleetsim[{name}]'"
-    if wrong:
-        return Check(f"extra {name}", "warning", f"{'; '.join(wrong)} (for {use})", f"{pip} --upgrade", facts)
-    if missing:
-        return Check(f"extra {name}", "info", f"not installed: {', '.join(missing)} (for {use})", pip, facts)
-    there = ", ".join(f"{package} {version}" for package, version in packages.items())
-    return Check(f"extra {name}", "ok", f"{use}: {there}", None, facts)
+    checks = []
+    for name, wanted in by_extra.items():
+        use, (packages, missing, wrong), pip = ENABLES.get(name, ""), _found(wanted), f"pip install 'fleetsim[{name}]'"
+        there = ", ".join(f"{package} {version}" for package, version in packages.items())
+        told: tuple[State, str, str | None] = "ok", f"{use}: {there}", None
+        if wrong:
+            told = "warning", f"{'; '.join(wrong)} (for {use})", f"{pip} --upgrade"
+        elif missing:
+            told = "info", f"not installed: {', '.join(missing)} (for {use})", pip
+        checks.append(Check(f"extra {name}", *told, {"enables": use, "packages": packages}))
+    return checks
 
 
 def _numbers(version: str) -> tuple[int, ...]:

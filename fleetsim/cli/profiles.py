@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from fleetsim.calibrate.one_load import ClientView, SeenLoad
     from fleetsim.config.engine_profile import Profile
-    from fleetsim.errors import InputError
     from fleetsim.job.base_job import Job
     from fleetsim.trainer.estimate import TrainerEstimate
 
@@ -219,15 +218,6 @@ ENGINE_SETS = Annotated[
 _ESTIMATED = ("gpu", "model", "tp", "dtype", "kv_dtype", "dp", "engine", "disaggregation")
 
 
-def _by_flags(error: InputError) -> InputError:
-    """The same problems, by the flags that were typed."""
-    from fleetsim.errors import InputError
-    from fleetsim.records import replace
-
-    named = [replace(p, path=f"--{p.path}".replace("_", "-")) if p.path in _ESTIMATED else p for p in error.problems]
-    return InputError(named)
-
-
 @app.command("estimate")
 def estimate(
     gpu: Annotated[str, typer.Option(help="GPU: H100, H200, A100...")],
@@ -263,6 +253,7 @@ def estimate(
     from fleetsim.config.engine_profile import profile_text
     from fleetsim.errors import InputError
     from fleetsim.files import new_file, write_text
+    from fleetsim.records import replace
 
     place = None if output is None else new_file("--output", output, force)
     try:
@@ -270,8 +261,9 @@ def estimate(
         check_load(load, "--concurrency, --isl, --osl:")
         which = {"name": engine, "tp": tp, "dtype": dtype, "kv_dtype": kv_dtype, "dp": dp}
         profile, told = estimated(load, gpu, model, which, set_ or (), disaggregation)
-    except InputError as error:
-        raise _by_flags(error) from None
+    except InputError as error:  # the same problems, by the flags that were typed
+        flags = {name: f"--{name.replace('_', '-')}" for name in _ESTIMATED}
+        raise InputError([replace(p, path=flags.get(p.path, p.path)) for p in error.problems]) from None
     _show(profile, str(place or "FILE"), "profile estimate", json_, seen_by_clients(profile), told)
     if place is not None:
         write_text(place, profile_text(profile))

@@ -183,7 +183,8 @@ class _Quiet(_PrintedLines):
     def __init__(self, first: str) -> None:
         super().__init__()
         self._last, self._far = first, ""
-        self._ended = threading.Event()
+        self.ended = threading.Event()
+        threading.Thread(target=self._tell, daemon=True).start()
 
     def __call__(self, text: str) -> None:
         self._last, self._far = text, ""
@@ -191,16 +192,9 @@ class _Quiet(_PrintedLines):
     def show(self, done: float, of: float, best: str, left: str) -> None:
         self._far = _how_far(done, of, best, left)
 
-    def wait(self) -> None:
-        """Tells after a while, and again every so often, until `end`."""
-        threading.Thread(target=self._tell, daemon=True).start()
-
-    def end(self) -> None:
-        """The work is done."""
-        self._ended.set()
-
     def _tell(self) -> None:
-        while not self._ended.wait(_LONG_S):
+        """After a while, and again every so often, until it has ended."""
+        while not self.ended.wait(_LONG_S):
             say(f"still working: {': '.join(filter(None, (self._last, self._far)))}", err=True)
 
 
@@ -240,12 +234,10 @@ def progress(first: str, aloud: bool = False, simulates: bool = True, searches: 
             yield _PrintedLines()
             return
         quiet = _Quiet(first)
-        quiet.wait()
         try:
             yield quiet
         finally:
-            quiet.end()
+            quiet.ended.set()
         return
-    bar = live_line()
-    with bar:
+    with live_line() as bar:
         yield _Terminal(bar, first, simulates)

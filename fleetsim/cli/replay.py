@@ -23,12 +23,10 @@ from fleetsim.replay.history_fields import SOURCE, AccessFields
 from fleetsim.replay.questions import CHANGE, ChangeFields
 
 if TYPE_CHECKING:
-    from fleetsim.history.history import History
     from fleetsim.job.metrics import Gate
     from fleetsim.replay.answers import Answers
     from fleetsim.replay.history_fields import HistoryWindow
     from fleetsim.replay.questions import Questions
-    from fleetsim.replay.result import ReplayResult
 
 
 # --- What `fleetsim replay` writes: the window, a page, a plan and its patch; checked before, written after the work.
@@ -97,15 +95,13 @@ def checked(
     page = wrong.made(new_page, "--html", output.html)
     wrong.stop()
 
-    read = None if dump is None else partial(_keep, dump)
+    read = None
+    if dump is not None:
+        from fleetsim.history.saved_window import save_history
+
+        read = partial(save_history, path=dump)
     asked = replace(asked, history=window, fleet=fleet, changes=questions, read=read, as_job=files.job_out is not None)
     return asked, page, gate
-
-
-def _keep(dump: Path, history: History) -> None:
-    from fleetsim.history.saved_window import save_history
-
-    save_history(history, dump)
 
 
 def _questions(asked: Replay, files: PlanFiles) -> Questions:
@@ -152,25 +148,6 @@ def new_dump(path: str | None) -> Path | None:
     return place
 
 
-def with_job(result: ReplayResult, file: str | None) -> ReplayResult:
-    """With the window's job in its file, if the window says enough for one, and a line on stderr that says so. Raises
-    OutsideError."""
-    if file is None or result.replayed.implied is None:
-        return result
-    written = result.with_job_file(file)
-    say(f"wrote {file}; next: {shlex.join(['fleetsim', 'simulate', file])}", err=True)
-    return written
-
-
-def with_file(result: ReplayResult, file: str | None) -> ReplayResult:
-    """With the name of the patch's file in the command that applies it."""
-    patch = result.answers.patch
-    if patch is None or file is None:
-        return result
-    named = replace(patch, command=patch.command.replace("FILE", shlex.quote(file)))
-    return replace(result, answers=replace(result.answers, patch=named))
-
-
 def write_plan(files: PlanFiles, answers: Answers, window: HistoryWindow) -> None:
     """The files that were asked for. window: that the plan is made from. Raises OutsideError."""
     from fleetsim.replay.change.plan import plan_text
@@ -197,29 +174,21 @@ def write_plan(files: PlanFiles, answers: Answers, window: HistoryWindow) -> Non
         say(f"wrote {files.patch}: {answers.patch.command}", err=True)
 
 
-def stop_if_withheld(files: PlanFiles, answers: Answers) -> None:
-    """Exit 10 where a file of the recommendation was asked for and there is none: a pipeline must not go on."""
-    if answers.withheld is not None and files.asked():
-        raise typer.Exit(NOT_HELD)
-
-
-def stop_if_missed(answers: Answers) -> None:
-    """Raises InfeasibleError for a target that the user gave and no fleet of the recommendation's holds."""
+def _stop(files: PlanFiles, answers: Answers) -> None:
+    """Exit 10 with a line for every item of the plan's list that does not hold, or where a file of the recommendation
+    was asked for and there is none: a pipeline must not go on. Raises InfeasibleError for a target that the user gave
+    and no fleet of the recommendation's holds."""
     from fleetsim.errors import InfeasibleError
     from fleetsim.size.words import why_infeasible
 
-    found = answers.recommendation
-    if found is not None and not found.size.feasible:
-        raise InfeasibleError(f"{why_infeasible(found.size)}; the best that was found is printed above")
-
-
-def stop_if_unverified(answers: Answers) -> None:
-    """Exit 10 with a line for every item of the plan's list that does not hold."""
     failed = () if answers.verification is None else answers.verification.failed
     for check in failed:
         say(f"--verify: {check.name} failed: {check.text}", err=True)
-    if failed:
+    if failed or (answers.withheld is not None and files.asked()):
         raise typer.Exit(NOT_HELD)
+    found = answers.recommendation
+    if found is not None and not found.size.feasible:
+        raise InfeasibleError(f"{why_infeasible(found.size)}; the best that was found is printed above")
 
 
 def replay(asked: Replay, output: ReplayOutput, files: PlanFiles, access: AccessFields) -> None:
@@ -242,17 +211,21 @@ def replay(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Access
 
     asked, page, gate = checked(asked, output, files, access)
     with progress("starting", aloud=True) as watch:
-        result = with_file(ask(asked, watch), files.patch)
-    result = with_job(result, files.job_out)
+        result = ask(asked, watch)
+    patch, job_file = result.answers.patch, files.job_out
+    if patch is not None and files.patch is not None:  # its name in the command that applies it
+        named = replace(patch, command=patch.command.replace("FILE", shlex.quote(files.patch)))
+        result = replace(result, answers=replace(result.answers, patch=named))
+    if job_file is not None and result.replayed.implied is not None:  # the window says enough for one
+        result = result.with_job_file(job_file)
+        say(f"wrote {job_file}; next: {shlex.join(['fleetsim', 'simulate', job_file])}", err=True)
     show_result(result, output.form, output.explain)
     if files.to is not None and files.config is not None and result.answers.recommendation is not None:
         show_patch(result.to(files.to, files.config), err=output.form != "table")
     if page is not None:
         write_page(page, result.page())
     write_plan(files, result.answers, asked.history.ready())
-    if files.job_out is not None and result.job_file is None:
-        result.with_job_file(files.job_out)  # raises: the window does not say enough for it
-    stop_if_unverified(result.answers)
-    stop_if_withheld(files, result.answers)
-    stop_if_missed(result.answers)
+    if job_file is not None and result.job_file is None:
+        result.with_job_file(job_file)  # raises: the window does not say enough for it
+    _stop(files, result.answers)
     stop_at(gate.tripped(result.numbers()))

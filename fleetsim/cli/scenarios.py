@@ -53,10 +53,17 @@ def init(
     fleetsim scenario init verl-fully-async -o verl.yaml
     """
     from fleetsim.cli.output import put
+    from fleetsim.config.data_files import find_scenario
+    from fleetsim.config.load import default_scenario, dump_short, load_scenario
     from fleetsim.files import new_file
 
     place = None if output is None else new_file("--output", output, force)
-    put(place, _text_of(name), f"; next: fleetsim size --scenario {place}")
+    if name is None:
+        text = _HEADER + dump_short(default_scenario(), _STARTED_WITH)
+    else:
+        load_scenario(name)  # never hand out a file that is wrong
+        text = find_scenario(name).read_text(encoding="utf-8")
+    put(place, text, f"; next: fleetsim size --scenario {place}")
 
 
 @app.command("check")
@@ -140,16 +147,10 @@ def ls(output: Formed) -> None:
     from fleetsim.config.load import load_scenario
     from fleetsim.job.grounds import kind_words
 
-    listed = [
-        {
-            "name": n,
-            "folder": n.rpartition("/")[0],
-            "kind": kind_words(s),
-            "description": s.description,
-            "source": s.source,
-        }
-        for n, s in ((name, load_scenario(path)) for name, path in shipped_scenarios().items())
-    ]
+    listed = []
+    for name, path in shipped_scenarios().items():
+        s, of = load_scenario(path), {"name": name, "folder": name.rpartition("/")[0]}
+        listed.append({**of, "kind": kind_words(s), "description": s.description, "source": s.source})
     data = {"schema_version": 1, "command": "scenario ls", "scenarios": listed}
     show_listed(output.form, data, "scenarios", lambda: _lines(listed))
 
@@ -166,13 +167,3 @@ def _lines(listed: Sequence[Mapping[str, str]]) -> Iterator[str]:
         rows = [(one["name"].rpartition("/")[2], one["kind"]) for one in listed if one["folder"] == folder]
         yield from (*wrapped(_FOLDERS.get(folder, folder), width), *beside(rows, width, "  "), "")
     yield from wrapped("Read one with its sources: fleetsim scenario init NAME", width)
-
-
-def _text_of(name: str | None) -> str:
-    from fleetsim.config.data_files import find_scenario
-    from fleetsim.config.load import default_scenario, dump_short, load_scenario
-
-    if name is None:
-        return _HEADER + dump_short(default_scenario(), _STARTED_WITH)
-    load_scenario(name)  # never hand out a file that is wrong
-    return find_scenario(name).read_text(encoding="utf-8")

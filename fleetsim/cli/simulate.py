@@ -127,7 +127,16 @@ def simulate(asked: Simulate, output: SimulateOutput, files: FirstRun) -> None:
     from fleetsim.cli.progress import progress
 
     asked, places = _checked(asked, output, files)
-    with if_interrupted(lambda known, missing: _so_far(known, missing, output)), progress(_LOADING) as watch:
+
+    def so_far(known: SimulateResult, missing: str) -> None:
+        """Shows the runs that were finished, or as much as there is of the first ones, after Ctrl-C."""
+        missing += "" if known.steady else "; warm-up only, no steady value yet"
+        if output.form != "json":
+            say(f"Interrupted: {missing}.")
+        noted = known.noting(f"interrupted: {missing}") if output.form == "json" else known
+        show_result(noted, output.form, output.explain)
+
+    with if_interrupted(so_far), progress("loading the simulator") as watch:
         result = ask(asked, watch)
         told = places.write(result, watch)
     show_result(result, output.form, output.explain)
@@ -137,9 +146,6 @@ def simulate(asked: Simulate, output: SimulateOutput, files: FirstRun) -> None:
         say(line, err=True)
     stop_if_unmeasured(result.profile, output.strict)
     stop_at(places.gate.tripped(result.numbers()))
-
-
-_LOADING = "loading the simulator"
 
 
 class SimulatePlaces(Struct, frozen=True):
@@ -204,16 +210,3 @@ def _checked(asked: Simulate, output: SimulateOutput, files: FirstRun) -> tuple[
     until_s = None if asked.hours is None else asked.hours * HOUR_S
     places = SimulatePlaces(gate, page, folder, history, end_s, until_s, trace, steps)
     return replace(asked, activity=page is not None, check_steps=None if steps is None else steps.check), places
-
-
-def _so_far(known: SimulateResult, missing: str, output: SimulateOutput) -> None:
-    """Shows the runs that were finished, or as much as there is of the first ones, after Ctrl-C."""
-    from fleetsim.cli.output import show_result
-
-    if not known.steady:
-        missing += "; warm-up only, no steady value yet"
-    if output.form == "json":
-        known = known.noting(f"interrupted: {missing}")
-    else:
-        say(f"Interrupted: {missing}.")
-    show_result(known, output.form, output.explain)

@@ -82,17 +82,16 @@ def alerts(asked: Alerts, files: Files) -> None:
 
 def _checked(asked: Alerts, files: Files) -> tuple[Path | None, Path | None]:
     """Where the rules and their tests go, before the plan is read. Raises InputError."""
-    from fleetsim.errors import InputError, Problem
+    from fleetsim.errors import Problem, Problems
     from fleetsim.files import apart, new_file
 
-    problems = list(asked.wrong())
+    problems = Problems(asked.wrong())
     if files.tests is not None and files.output is None:
         problems.append(Problem("--tests", files.tests, "tests name their rule file", "give --output as well"))
     if files.tests is not None and files.kubernetes:
         rule = "tests name a rule file, and a PrometheusRule is none"
         problems.append(Problem("--tests", files.tests, rule, "write both files without --kubernetes, then the object"))
-    if problems:
-        raise InputError(problems)
+    problems.stop()
     apart({"--output": files.output, "--tests": files.tests})
     rules = None if files.output is None else new_file("--output", files.output, files.force)
     tests = None if files.tests is None else new_file("--tests", files.tests, files.force)
@@ -134,11 +133,10 @@ def dashboard(asked: Dashboard, file: File) -> None:
     """
     from fleetsim.cli.output import put, stop_at, warn
     from fleetsim.cli.progress import progress
-    from fleetsim.errors import InputError
+    from fleetsim.errors import Problems
     from fleetsim.files import new_file
 
-    if problems := list(asked.wrong()):
-        raise InputError(problems)
+    Problems(asked.wrong()).stop()
     place = None if file.output is None else new_file("--output", file.output, file.force)
     missing = None
     if file.check_against is not None:
@@ -218,7 +216,6 @@ def follow(asked: FleetWatch, export: Export) -> None:
     with _ended_by_signal(clock):
         logged(f"following {asked.log}, looking every {asked.every}")
         watching.run()
-    logged("ended")
 
 
 @contextmanager
@@ -232,6 +229,7 @@ def _ended_by_signal(clock: WallClock) -> Iterator[None]:
     signal.signal(signal.SIGTERM, end)
     with suppress(Stopped):
         yield
+    logged("ended")
 
 
 def serve(asked: FleetWatch, listen: str) -> None:
@@ -247,4 +245,3 @@ def serve(asked: FleetWatch, listen: str) -> None:
         if not is_loopback(host):
             logged(f"{host} is open to others: what is exported has no secrets, and nothing can be changed through it")
         watching.run()
-    logged("ended")

@@ -92,21 +92,18 @@ def ask(asked: Compare | Checked, watch: Watch = SILENT) -> CompareResult:
     do its part; Interrupted with the CompareResult of the pairs of runs so far on Ctrl-C.
     """
     question = asked if isinstance(asked, Checked) else checked(asked)
+    if question.windows is not None:
+        from fleetsim.compare.windows import compare_windows, overlap, read, same_history
+
+        a, b = question.windows
+        left, right = read(question.windows, watch)
+        shared = overlap(left, right) if same_history(a.window, b.window) else ()
+        more = {"min_change": question.asked.min_change, "metrics": question.metrics, "notes": shared}
+        return CompareResult(compare_windows((a.label, left), (b.label, right), **more))
     try:
-        return CompareResult(_of_runs(question, watch) if question.windows is None else _of_windows(question, watch))
+        return CompareResult(_of_runs(question, watch))
     except Interrupted as cut:
         raise Interrupted(None if cut.known is None else CompareResult(cut.known), cut.missing) from None
-
-
-def _of_windows(question: Checked, watch: Watch) -> Comparison:
-    from fleetsim.compare.windows import compare_windows, overlap, read, same_history
-
-    assert question.windows is not None
-    a, b = question.windows
-    left, right = read(question.windows, watch)
-    shared = overlap(left, right) if same_history(a.window, b.window) else ()
-    band, metrics = question.asked.min_change, question.metrics
-    return compare_windows((a.label, left), (b.label, right), min_change=band, metrics=metrics, notes=shared)
 
 
 def _of_runs(question: Checked, watch: Watch) -> Comparison:

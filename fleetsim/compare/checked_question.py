@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from fleetsim.compare.question import Compare, GivenSide, What, given_of, spans_of, told_apart
+from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import Problem, Problems
 from fleetsim.faces import Text, flag
 from fleetsim.job.metrics import Gate, parse_gate
@@ -44,8 +45,17 @@ def checked(asked: Compare) -> Checked:
     kinds: frozenset[What] = frozenset(("history",) if server else (one.what for one in given))
     there = WINDOW_METRICS if kinds == {"history"} else RUN_METRICS
     metrics = tuple(name for name in there if not asked.metric or name in asked.metric)
-    problems = Problems([*numbers(asked), *wrong, *misplaced(asked, kinds, given, not wrong)])
-    problems += unknown(asked.metric or (), there)
+    problems = Problems(asked.job.wrong())
+    if not (math.isfinite(asked.min_change) and 0.0 <= asked.min_change <= 10.0):
+        rule = "must be a fraction of at least 0"
+        problems.append(Problem(flag("min_change"), asked.min_change, rule, "0.01 is 1 %"))
+    if asked.replications is not None and asked.replications < 2:
+        rule, remedy = "one run of each has no interval", "take at least 2, better 10"
+        problems.append(Problem(flag("replications"), asked.replications, rule, remedy))
+    problems += [*wrong, *misplaced(asked, kinds, given, not wrong)]
+    strange = [name for name in asked.metric or () if name not in there]
+    metric = Text("--metric", "metrics")
+    problems += (Problem(metric, name, "unknown metric", did_you_mean(name, there)) for name in strange)
     spans = problems.made(lambda: spans_of(asked, len(given) < 2) if kinds == {"history"} else {})
     gate = problems.made(lambda: comparison_gate(asked.fail_if or (), metrics, bool(asked.metric)))
     problems.stop()
@@ -67,16 +77,6 @@ REPLAY = Text(
     "hold a history against a job: fleetsim.replay(history, job)",
 )
 _RUN = {"run.steps": "--steps", "run.replications": "--replications"}
-
-
-def numbers(asked: Compare) -> Iterator[Problem]:
-    """Numbers out of their range."""
-    if not (math.isfinite(asked.min_change) and 0.0 <= asked.min_change <= 10.0):
-        yield Problem(flag("min_change"), asked.min_change, "must be a fraction of at least 0", "0.01 is 1 %")
-    if asked.replications is not None and asked.replications < 2:
-        rule, remedy = "one run of each has no interval", "take at least 2, better 10"
-        yield Problem(flag("replications"), asked.replications, rule, remedy)
-    yield from asked.job.wrong()
 
 
 def misplaced(asked: Compare, kinds: frozenset[What], given: Sequence[GivenSide], all_known: bool) -> Iterator[Problem]:
@@ -151,15 +151,6 @@ def _of_scenarios(asked: Compare, kinds: frozenset[What], given: Sequence[GivenS
                 yield Problem(option, text, "must be the same on both sides", f"give {_RUN[path]} N for both")
 
 
-def unknown(metrics: Sequence[str], there: Sequence[str]) -> Iterator[Problem]:
-    """Metrics that there are not."""
-    from fleetsim.config.tree import did_you_mean
-
-    for name in metrics:
-        if name not in there:
-            yield Problem(Text("--metric", "metrics"), name, "unknown metric", did_you_mean(name, there))
-
-
 REGRESSION = "regression"
 _PARTS = ("ratio", "difference")
 _ENDS = ("", ".low", ".high")
@@ -177,14 +168,18 @@ class ComparisonGate(Struct, frozen=True):
     def tripped(self, found: Comparison) -> list[str]:
         """A line for every condition that is true, or that nobody can answer: unknown is not passed."""
         regressed = [line for metric in self.regressions for line in _regressed(metric, self.watched, found)]
-        return regressed + self.numbers.tripped(gate_values(found))
+        # METRIC is B's mean, ratio.METRIC and difference.METRIC with .low and .high the ends of the interval
+        values: dict[str, float | None] = {c.metric: c.b.mean for c in found.changes if c.b is not None}
+        for change in (c for c in found.changes if c.verdict != "not comparable"):
+            for part, of in (("ratio", change.ratio), ("difference", change.difference)):
+                ends = () if of is None else (of.mean, of.ci_low, of.ci_high)
+                values |= {f"{part}.{change.metric}{end}": x for end, x in zip(_ENDS, ends, strict=False)}
+        return regressed + self.numbers.tripped(values)
 
 
 def comparison_gate(texts: Iterable[str], metrics: Sequence[str], named: bool = False) -> ComparisonGate:
     """All `--fail-if`, before any work is done. metrics: those that are compared. named: somebody chose them, and a
     regression of any counts; else of those that a user pays for. Raises InputError, all problems."""
-    from fleetsim.config.tree import did_you_mean
-
     judged = [m for m in metrics if quantity(m).better is not None]
     watched = tuple(m for m in judged if named or m in PAID_FOR)
     known = [*metrics, *(f"{part}.{m}{end}" for m in metrics for part in _PARTS for end in _ENDS)]
@@ -223,20 +218,6 @@ def _in_order(name: str) -> str:
     first = [w for w in words if w in _PARTS]
     last = [w for w in words if f".{w}" in _ENDS]
     return ".".join([*first, *(w for w in words if w not in first and w not in last), *last])
-
-
-def gate_values(found: Comparison) -> dict[str, float | None]:
-    """The numbers that conditions are on: METRIC is B's mean, ratio.METRIC and difference.METRIC with .low and .high,
-    the ends of the interval. What cannot be compared is not there."""
-    values: dict[str, float | None] = {}
-    for change in found.changes:
-        if change.b is not None:
-            values[change.metric] = change.b.mean
-        for part, estimate in (("ratio", change.ratio), ("difference", change.difference)):
-            if estimate is not None and change.verdict != "not comparable":
-                ends = (estimate.mean, estimate.ci_low, estimate.ci_high)
-                values |= {f"{part}.{change.metric}{end}": x for end, x in zip(_ENDS, ends, strict=True)}
-    return values
 
 
 def _regressed(metric: str, watched: Sequence[str], found: Comparison) -> list[str]:

@@ -152,15 +152,12 @@ def input_differences(
 def _differences(a: Mapping[str, Any], b: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any, Any]]:
     for key in dict.fromkeys((*a, *b)):
         path, left, right = f"{prefix}{key}", a.get(key), b.get(key)
-        if isinstance(left, Mapping) and isinstance(right, Mapping) and _same_kind(path, left, right):
+        both = isinstance(left, Mapping) and isinstance(right, Mapping)
+        # sections have their keys in common, laws of two kinds do not
+        if both and ("." not in path or left.get("kind") == right.get("kind")):
             yield from _differences(left, right, f"{path}.")
         elif left != right:
             yield path, left, right
-
-
-def _same_kind(path: str, left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
-    """Whether two mappings have their keys in common: sections do, laws of two kinds do not."""
-    return "." not in path or left.get("kind") == right.get("kind")
 
 
 def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -174,19 +171,12 @@ def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 # --- The answer of a comparison in a sentence, and one change in a few words.
 
 
-class _Said(Struct, frozen=True):
-    """How a change of a metric is said, {} its size: when it grew, when it shrank."""
-
-    more: str
-    less: str
-
-
-# In the order of the sentence.
+# In the order of the sentence: how a change of a metric is said, {} its size, when it grew and when it shrank.
 _SENTENCES = {
-    "step_s": _Said("B's step is {} longer", "B's step is {} shorter"),
-    "cost_per_step": _Said("a step costs {} more", "a step costs {} less"),
-    "instance_s_per_step": _Said("a step takes {} more instance-seconds", "a step takes {} fewer instance-seconds"),
-    "trainer_idle_fraction": _Said("the trainer idles {} more", "the trainer idles {} less"),
+    "step_s": ("B's step is {} longer", "B's step is {} shorter"),
+    "cost_per_step": ("a step costs {} more", "a step costs {} less"),
+    "instance_s_per_step": ("a step takes {} more instance-seconds", "a step takes {} fewer instance-seconds"),
+    "trainer_idle_fraction": ("the trainer idles {} more", "the trainer idles {} less"),
 }
 _MOST_OTHERS = 2
 
@@ -198,33 +188,31 @@ def headline_of(found: Comparison) -> str:
     of seeds alone, and stands below, by that name.
     """
     own = found.kind == "windows"
-    by_name = {c.metric: c for c in found.changes}
-    comparable = [c for c in found.changes if c.verdict != "not comparable"]
+    comparable = {c.metric: c for c in found.changes if c.verdict != "not comparable"}
     if not comparable:
         return "A and B have no metric that can be compared"
-    said = [
-        _sentence(by_name[name], words, own)
-        for name, words in _SENTENCES.items()
-        if name in by_name and by_name[name].significant
-    ]
-    if all(c.p_adjusted is None for c in comparable):
-        return f"B equals A in {'its only metric' if len(comparable) == 1 else f'all {len(comparable)} metrics'}"
-    step = by_name.get("step_s")
-    if step is not None and not step.significant and step.verdict != "not comparable":
-        tested = sum(c.p_adjusted is not None for c in comparable)
+    changed, many = found.significant, len(comparable)
+    tested = sum(c.p_adjusted is not None for c in comparable.values())
+    if not tested:
+        return f"B equals A in {'its only metric' if many == 1 else f'all {many} metrics'}"
+    told = [comparable[name] for name in _SENTENCES if name in comparable and comparable[name].significant]
+    said = [_sentence(c, _SENTENCES[c.metric], own) for c in told]
+    step = comparable.get("step_s")
+    if step is not None and not step.significant:
         alone = f"B's step may have changed: among {tested} metrics one may look so by luck"
-        said.insert(
-            0, (alone if step.why == BY_ITSELF else "B's step did not change significantly") + _step_range(step, own)
-        )
-    if not any(c.significant for c in found.changes if c.metric in _SENTENCES):
-        others = sorted((c for c in found.significant), key=lambda c: -_weight(c))
+        known = alone if step.why == BY_ITSELF else "B's step did not change significantly"
+        said.insert(0, known + _step_range(step, own))
+    if not told:
+        others = sorted(changed, key=lambda c: -abs(size_of(c)[0].mean))
         said += [change_words(c, own) for c in others[:_MOST_OTHERS]]
-    return f"{', '.join(said) or 'Nothing changed significantly'}; {_count(found, len(comparable))}"
+    count = f"{len(changed) or 'none'} of {units.plural(many, 'metric')} changed"
+    return f"{', '.join(said) or 'Nothing changed significantly'}; {count}"
 
 
 def change_words(change: MetricChange, ranged: bool = True) -> str:
     """ "generated tok/s 3.2 % lower (2.9 to 3.5 %)"; without the interval where it is not `ranged`."""
-    return _sentence(change, _Said(f"{quantity(change.metric).title} {{}} higher", ""), ranged)
+    title = quantity(change.metric).title
+    return _sentence(change, (f"{title} {{}} higher", f"{title} {{}} lower"), ranged)
 
 
 def luck_of(change: MetricChange) -> str:
@@ -244,27 +232,28 @@ def likely_of(change: MetricChange) -> str:
     return "" if low == high else f"likely {low} to {high}"
 
 
-def size_of(change: MetricChange) -> tuple[Estimate, Callable[[float], str]] | None:
-    """The size of a change and how to write it: points of a share, per cent of a ratio, or the metric's unit."""
-    if change.size is None:
-        return None
+def size_of(change: MetricChange) -> tuple[Estimate, Callable[[float], str], str]:
+    """The size of a change that was tested, how to write it, and its unit: points of a share, per cent of a ratio, or
+    the metric's own."""
+    assert change.size is not None
     if change.of_share:
-        return change.size, units.percent
+        return change.size, units.percent, " points"
     if change.ratio is not None:
         r = change.ratio
-        return Estimate(r.mean - 1.0, r.ci_low - 1.0, r.ci_high - 1.0), lambda x: _percent(100.0 * x)
-    return change.size, units.seconds if quantity(change.metric).unit == "seconds" else lambda x: f"{x:.3g}"
+        by = Estimate(r.mean - 1.0, r.ci_low - 1.0, r.ci_high - 1.0)
+        return by, lambda x: f"{100.0 * x:,.0f}" if abs(100.0 * x) >= 99.5 else f"{100.0 * x:.1f}", " %"
+    return change.size, units.seconds if quantity(change.metric).unit == "seconds" else lambda x: f"{x:.3g}", ""
 
 
 def change_of(change: MetricChange) -> tuple[str, str]:
     """ "0.968" and "0.964 to 0.971"; of a share "-1.1 points" and "-1.2 to -1.0"; from nothing, the difference."""
-    if change.size is None:
+    size, plain = change.size, _plain(change)
+    if size is None:
         return "", ""
-    if change.of_share:
-        return _interval(change.size, units.percent_change, " points")
-    plain = _plain(change)
     write = _ratio if change.ratio is not None else lambda x: f"{'+' if x > 0 else ''}{plain(x)}"
-    return _interval(change.size, write, "")
+    write = units.percent_change if change.of_share else write
+    ends = "" if size.ci_low == size.ci_high else f"{write(size.ci_low)} to {write(size.ci_high)}"
+    return f"{write(size.mean)}{' points' if change.of_share else ''}", ends
 
 
 def _plain(change: MetricChange) -> Callable[[float], str]:
@@ -276,57 +265,26 @@ def _ratio(x: float) -> str:
     return f"{x:.3f}" if abs(x) < 99.5 else f"{x:,.0f}"
 
 
-def _interval(value: Estimate, write: Callable[[float], str], unit: str) -> tuple[str, str]:
-    low, high = write(value.ci_low), write(value.ci_high)
-    return f"{write(value.mean)}{unit}", "" if value.ci_low == value.ci_high else f"{low} to {high}"
-
-
 def band_of(min_change: float, of_shares: bool) -> str:
     """The smallest change of interest: "1 %"; of shares "1 point"."""
     return units.plural(100.0 * min_change, "point") if of_shares else units.limit(min_change)
 
 
-def _percent(x: float) -> str:
-    return f"{x:,.0f}" if abs(x) >= 99.5 else f"{x:.1f}"
-
-
-def _sentence(change: MetricChange, words: _Said, ranged: bool) -> str:
-    size = size_of(change)
-    if size is None:
-        return quantity(change.metric).title
-    by, write = size
-    unit = " points" if change.of_share else "" if change.ratio is None else " %"
+def _sentence(change: MetricChange, templates: tuple[str, str], ranged: bool) -> str:
+    """templates: as in `_SENTENCES`. ranged: with the interval."""
+    by, write, unit = size_of(change)
     more = by.mean >= 0
-    template = words.more if more else words.less or words.more.replace("higher", "lower")
-    text = template.format(f"{write(abs(by.mean))}{unit}")
-    if by.ci_low == by.ci_high or not ranged:
-        return text
+    said = templates[not more].format(f"{write(abs(by.mean))}{unit}")
     near, far = (write(x) for x in ((by.ci_low, by.ci_high) if more else (-by.ci_high, -by.ci_low)))
-    return text if near == far else f"{text} ({near} to {far}{unit})"
+    return said if near == far or not ranged else f"{said} ({near} to {far}{unit})"
 
 
 def _step_range(step: MetricChange, own: bool) -> str:
-    size = size_of(step)
-    if size is None:
-        return ""
-    by = size[0]
+    """By how much a step that did not change may have."""
     if step.p_adjusted is None:
         return f" ({step.why})"
     if step.ratio is None:
         return ""
-    low, high = (units.percent_change(x) for x in (by.ci_low, by.ci_high))
-    of = "" if own else " by seeds alone"
-    return f" ({units.change(by.ci_high)})" if low == high else f" ({low} to {units.change(by.ci_high)}{of})"
-
-
-def _weight(change: MetricChange) -> float:
-    size = size_of(change)
-    return 0.0 if size is None else abs(size[0].mean)
-
-
-def _count(found: Comparison, comparable: int) -> str:
-    changed = len(found.significant)
-    noun = "metric" if comparable == 1 else "metrics"
-    if changed == 0:
-        return f"none of {comparable} {noun} changed"
-    return f"{changed} of {comparable} {noun} changed"
+    low, high = (units.percent_change(x - 1.0) for x in (step.ratio.ci_low, step.ratio.ci_high))
+    most, of = units.change(step.ratio.ci_high - 1.0), "" if own else " by seeds alone"
+    return f" ({most})" if low == high else f" ({low} to {most}{of})"

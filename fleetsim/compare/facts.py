@@ -31,7 +31,11 @@ def document(found: Comparison) -> Document:
     changed = _changes("changed", found.significant, found.kind)
     none = page_only("Nothing changed beyond luck and the smallest change of interest.")
     same = _changes(_SAME, [c for c in found.changes if c.verdict == _SAME and not c.equal], found.kind)
-    reasons = tuple(_reasons(found))
+    by_why: dict[str, list[str]] = {}
+    for change in found.changes:
+        if change.verdict == "not comparable":
+            by_why.setdefault(change.why, []).append(quantity(change.metric).title)
+    reasons = tuple(f"{why}: {'; '.join(titles)}" for why, titles in by_why.items())
     noted = terminal_only(*found.notes), page_only(Bullets(found.notes))
     return Document(
         "fleetsim compare",
@@ -68,15 +72,6 @@ def _row(change: MetricChange) -> tuple[str | Words, ...]:
     sides = ("" if side is None else units.written(side.mean, unit) for side in (change.a, change.b))
     verdict = Words(change.verdict, strong=True) if change.significant else Words(tail=change.why)
     return (quantity(change.metric).title, verdict, *sides, *change_of(change))
-
-
-def _reasons(found: Comparison) -> Iterator[str]:
-    """Metrics by the reason why they cannot be compared."""
-    by_why: dict[str, list[str]] = {}
-    for change in found.changes:
-        if change.verdict == "not comparable":
-            by_why.setdefault(change.why, []).append(quantity(change.metric).title)
-    return (f"{why}: {'; '.join(titles)}" for why, titles in by_why.items())
 
 
 def _inputs(found: Comparison) -> Iterator[Block]:
@@ -117,17 +112,22 @@ def compare_facts(found: Comparison) -> Facts:
     groups = {**dict(GROUPS), "not comparable": "Not comparable"}
     counts = [f"{title.lower()} {verdicts.count(name)}" for name, title in groups.items() if name in verdicts]
     band, points = band_of(found.min_change, of_shares=False), band_of(found.min_change, of_shares=True)
+    # whether what is in doubt about the inputs may undo a change
+    undone = any(c.likely and c.likely[0] <= (0.0 if c.of_share else 1.0) <= c.likely[1] for c in changed)
+    told = [f"{d.path} {_short(d.a)} -> {_short(d.b)}" for d in found.inputs]
+    left = len(told) - _MOST_IN_BRIEF
+    inputs = ", ".join(told[:_MOST_IN_BRIEF]) + (f", and {left} more" if left > 0 else "")
     return facts(
         found.headline,
         [_change(c, found.kind, brief=i < _MOST_CHANGES) for i, c in enumerate(changed)],
-        Fact("inputs", _inputs_in_brief(found)),
+        Fact("inputs", inputs),
         Fact("runs", _runs(found)),
         explained("a", f"A: {found.a_label}"),
         explained("b", f"B: {found.b_label}"),
         explained("intervals", _intervals(found)),
         explained("smallest_change", f"The smallest change of interest is {band}, of shares {points}."),
         explained("verdicts", f"Of {units.plural(len(verdicts), 'metric')}: {', '.join(counts) or 'none compared'}."),
-        tone="unsure" if "worse" in verdicts or any(_may_be_none(c) for c in changed) else "good",
+        tone="unsure" if "worse" in verdicts or undone else "good",
     )
 
 
@@ -143,21 +143,6 @@ def _change(change: MetricChange, kind: Kind, *, brief: bool) -> Fact:
     of: Literal["inputs", "seeds"] = "seeds" if change.likely is None else "inputs"
     value = None if by is None else by.mean
     return Fact(change.metric, said if brief else "", change.verdict, value, low=low, high=high, of=of, apart=True)
-
-
-def _may_be_none(change: MetricChange) -> bool:
-    """Whether what is in doubt about the inputs may undo a change."""
-    if change.likely is None:
-        return False
-    low, high = change.likely
-    return low <= (0.0 if change.of_share else 1.0) <= high
-
-
-def _inputs_in_brief(found: Comparison) -> str:
-    """The inputs that differ, some of many."""
-    told = [f"{d.path} {_short(d.a)} -> {_short(d.b)}" for d in found.inputs[:_MOST_IN_BRIEF]]
-    more = len(found.inputs) - len(told)
-    return ", ".join(told) + (f", and {more} more" if more else "")
 
 
 def _short(value: object) -> str:
@@ -194,15 +179,13 @@ def compare_document(found: Comparison) -> dict[str, Any]:
         "min_change": found.min_change,
         "changed": [c.metric for c in found.significant],
         "worse": [c.metric for c in found.changes if c.verdict == "worse"],
-        "changes": [_change_data(c) for c in found.changes],
+        "changes": [
+            {**as_dict(c), "title": q.title, "unit": q.unit, "better_is": q.better}
+            for c, q in ((c, quantity(c.metric)) for c in found.changes)
+        ],
         "inputs": [as_dict(d) for d in found.inputs],
         "notes": list(found.notes),
     }
-
-
-def _change_data(change: MetricChange) -> dict[str, Any]:
-    metric = quantity(change.metric)
-    return {**as_dict(change), "title": metric.title, "unit": metric.unit, "better_is": metric.better}
 
 
 _LOOKS = {

@@ -89,6 +89,7 @@ def _by_content(where: str, text: str, path: Path, mapped: bool) -> GivenSide:
     from fleetsim.compare.saved_result import MAX_BYTES, is_result
     from fleetsim.config.data_files import read_text
     from fleetsim.config.yaml_text import MAX_BYTES as MAX_YAML
+    from fleetsim.config.yaml_text import from_yaml
     from fleetsim.history.files import form_of
 
     try:
@@ -108,9 +109,12 @@ def _by_content(where: str, text: str, path: Path, mapped: bool) -> GivenSide:
     except InputError as error:
         if path.is_file() and form != "unknown" and ("binary" in str(error) or "UTF-8" in str(error)):
             return GivenSide(where, text, "history")  # packed, perhaps: its reader says what it is not
-        raise InputError([_reread(p) for p in error.problems]) from None
+        # what the reader of scenarios says of a file that need not be one
+        other = [p.rule == "is empty" or "text" in p.rule for p in error.problems]
+        told = zip(error.problems, other, strict=True)
+        raise InputError([replace(p, remedy=LOOKED_FOR) if o else p for p, o in told]) from None
     if content.lstrip().startswith(("{", "[")):
-        document = _json(content)
+        document = _read(from_json, content)
         if isinstance(document, Mapping) and is_result(document):
             return GivenSide(where, text, "result", document)
         # a log of one object a line does not begin as JSON of many lines does
@@ -121,16 +125,11 @@ def _by_content(where: str, text: str, path: Path, mapped: bool) -> GivenSide:
             return GivenSide(where, text, "scenario")
         if document is None or mapped or _has_numbers(document):
             return GivenSide(where, text, "history")
-    elif size <= MAX_YAML and _is_scenario(_yaml(content)):
+    elif size <= MAX_YAML and _is_scenario(_read(lambda text: from_yaml(text, "file"), content)):
         return GivenSide(where, text, "scenario")
     elif form == "openmetrics" or mapped or (form == "step log" and _is_log(content)):
         return GivenSide(where, text, "history")
     raise InputError([Problem(where, text, "neither a scenario, a result nor a history", LOOKED_FOR)])
-
-
-def _reread(problem: Problem) -> Problem:
-    """What the reader of scenarios says of a file that need not be one."""
-    return replace(problem, remedy=LOOKED_FOR) if problem.rule == "is empty" or "text" in problem.rule else problem
 
 
 def _is_log(content: str) -> bool:
@@ -157,20 +156,11 @@ def _has_numbers(document: Any) -> bool:
     return isinstance(document, (int, float)) and not isinstance(document, bool)
 
 
-def _json(content: str) -> Any:
-    """The value; None for what is no single JSON document (a run log has one a line)."""
+def _read(reader: Callable[[str], Any], content: str) -> Any:
+    """The value; None for what is no single document (a run log has one JSON object a line)."""
     try:
-        return from_json(content)
-    except ValueError:
-        return None
-
-
-def _yaml(content: str) -> Any:
-    from fleetsim.config.yaml_text import from_yaml
-
-    try:
-        return from_yaml(content, "file")
-    except InputError:
+        return reader(content)
+    except (ValueError, InputError):
         return None
 
 
@@ -281,10 +271,7 @@ def _span(flag: str, text: str) -> Span:
             at += [parse_time(part, 0.0, flag)] if part else []
     wrong.stop()
     # Relative ends count from the same now; a relative end beside an absolute one is judged when there is a now.
-    if len(at) == 2 and at[0] >= at[1] and _relative(start) == _relative(end):
+    alike = len({part.startswith(("-", "now")) for part in (start, end)}) == 1
+    if len(at) == 2 and at[0] >= at[1] and alike:
         raise InputError([Problem(flag, text, "ends before it starts", "swap the two")])
     return start, end
-
-
-def _relative(text: str) -> bool:
-    return text.startswith(("-", "now"))

@@ -6,16 +6,17 @@ A scenario beside a result is run as the result was.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
-from fleetsim.compare.compare import PROFILE_HASH, Comparison, MetricChange, Side, assumed_of, inputs_of
+from fleetsim.compare.compare import PROFILE_HASH, Comparison, Kind, MetricChange, Side, assumed_of, inputs_of
 from fleetsim.compare.question import Compare, GivenSide, given_of
 from fleetsim.compare.saved_result import SavedResult, result_of
 from fleetsim.compare.verdicts import compare
+from fleetsim.config.engine_profile import seal_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Interrupted, Problem, StuckError
@@ -32,6 +33,7 @@ from fleetsim.records import replace
 from fleetsim.replay.result import ReplayResult
 from fleetsim.search.doubt import DRAWS
 from fleetsim.search.ranges import known_of, ratio_around, shared_draws, with_seeds
+from fleetsim.sim.engines import profile_of
 from fleetsim.sim.threads import side_by_side
 from fleetsim.simulate.ask import SimulateResult
 from fleetsim.size.ask import SizeResult
@@ -43,7 +45,9 @@ REPLICATIONS = 10
 # (seed, replication) -> flat metrics.
 _Runs = dict[tuple[int, int], Mapping[str, Any]]
 
-# What makes run r of one scenario draw other groups than run r of the other.
+# What makes run r of one scenario draw other groups than run r of the other. A law with other parameters, even of
+# another kind, still takes the same draws: each of its values is a quantile at the same standard-normal number
+# (`workload/lengths.py`), so luck cancels out.
 _DRAWS: tuple[tuple[str, Callable[[Scenario], object]], ...] = (
     ("run.seed", lambda s: s.run.seed),
     ("workload.group_size", lambda s: s.workload.group_size),
@@ -63,16 +67,6 @@ class ToRun(Struct, frozen=True):
 
 
 Given = ToRun | SavedResult
-
-
-def unpaired_because(a: Scenario, b: Scenario) -> str | None:
-    """Why run r of both did not draw the same for the same steps; None where it did.
-
-    A law with other parameters, even of another kind, still takes the same draws: each of its values is a quantile at
-    the same standard-normal number (`workload/lengths.py`), so luck cancels out.
-    """
-    differ = [f"{path} is {of(a):g} and {of(b):g}" for path, of in _DRAWS if of(a) != of(b)]
-    return " and ".join(differ) or None
 
 
 def steps_words(steps: int | None) -> str:
@@ -120,21 +114,13 @@ def _like(one: ToRun, other: SavedResult, runs: int, said: list[str]) -> ToRun:
     return replace(one, scenario=with_changes(one.scenario, {**changes, "run.replications": many}))
 
 
-def _one(job: ToRun, replication: int, measure: Measure) -> Mapping[str, Any]:
-    """The flat metrics of one run. Raises what `simulate` raises, a StuckError with the side's label."""
-    try:
-        return flat(measure(job.scenario, replication))
-    except StuckError as error:
-        raise StuckError(f"{job.label}: {error.what}", error.limits) from None
-
-
 def scenario_side(job: ToRun, runs: Mapping[tuple[int, int], Mapping[str, Any]]) -> Side:
     """A side of simulated runs: flat metrics, `binding` among them."""
     binding = [str(run["binding"]) for run in runs.values() if "binding" in run]
     numbers = {key: {m: float(v) for m, v in run.items() if m != "binding"} for key, run in runs.items()}
     inputs = inputs_of(job.scenario)
-    if (found := profile_hash(job.scenario)) is not None:
-        inputs[PROFILE_HASH] = found
+    if (profile := profile_of(job.scenario)) is not None:
+        inputs[PROFILE_HASH] = seal_of(profile)
     return Side(
         job.label,
         runs=numbers,
@@ -144,15 +130,6 @@ def scenario_side(job: ToRun, runs: Mapping[tuple[int, int], Mapping[str, Any]])
         binds=max(dict.fromkeys(binding), key=binding.count, default=""),
         accuracy=accuracy_of(job.scenario),
     )
-
-
-def profile_hash(scenario: Scenario) -> str | None:
-    """Hash of the content of the profile that the scenario's engine is; None where it is none."""
-    from fleetsim.config.engine_profile import seal_of
-    from fleetsim.sim.engines import profile_of
-
-    profile = profile_of(scenario)
-    return None if profile is None else seal_of(profile)
 
 
 def compare_runs(
@@ -182,22 +159,27 @@ def compare_runs(
         """Compares the first so many runs of each side that was simulated."""
         sides = (side(both[0], runs[0], pairs), side(both[1], runs[1], pairs))
         because = _unpaired(both, sides)
-        grows = [
-            note
-            for where, one, of in zip("AB", both, sides, strict=True)
-            if isinstance(one, ToRun)
-            for note in _backlog_notes(where, one.scenario, of)
-        ]
-        saved = any(isinstance(one, SavedResult) for one in both)
-        told = dict.fromkeys((*notes, *said, *_pair_notes(sides, because), *grows))
-        return compare(
-            *sides,
-            "results" if saved else "scenarios",
-            metrics,
-            pair=because is None,
-            min_change=min_change,
-            notes=tuple(told),
-        )
+        told, (a, b) = [*notes, *said], (of.runs for of in sides)
+        if because is None and len(a) != len(b):
+            told.append(
+                f"A has {len(a)} runs and B {len(b)}: the {len(a.keys() & b.keys())} that both have are compared"
+            )
+        elif because is not None and a and b:
+            told.append(f"unpaired: {because}, so luck does not cancel out and the intervals are wider (Welch's t)")
+        for where, one, of in zip("AB", both, (a, b), strict=True):
+            if isinstance(one, ToRun):
+                means = {name: estimate([run[name] for run in of.values()]) for name in next(iter(of.values()))}
+                told += [f"{where}: {warning}" for warning in backlog_warnings(one.scenario, means)]
+        kind: Kind = "results" if any(isinstance(one, SavedResult) for one in both) else "scenarios"
+        said_once = tuple(dict.fromkeys(told))
+        return compare(*sides, kind, metrics, pair=because is None, min_change=min_change, notes=said_once)
+
+    def run(job: tuple[int, int, ToRun]) -> Mapping[str, Any]:
+        _, r, one = job
+        try:
+            return flat(measure(one.scenario, r))
+        except StuckError as error:
+            raise StuckError(f"{one.label}: {error.what}", error.limits) from None
 
     def known(i: int, metrics_of_run: Mapping[str, Any]) -> None:
         at, r, job = jobs[i]
@@ -207,7 +189,7 @@ def compare_runs(
     # In turns: whatever is known at any time is known of both.
     jobs = [(at, r, one) for r in rows for at, one in enumerate(both) if isinstance(one, ToRun)]
     try:
-        side_by_side(lambda job: _one(job[2], job[1], measure), jobs, each=known)
+        side_by_side(run, jobs, each=known)
     except KeyboardInterrupt:
         pairs = min(len(found) for one, found in zip(both, runs, strict=True) if isinstance(one, ToRun))
         missing = f"{pairs} of {len(rows):,} pairs of runs were simulated"
@@ -222,26 +204,11 @@ def _unpaired(both: tuple[Given, Given], sides: tuple[Side, Side]) -> str | None
         return "not both sides have their single runs"
     if a is None or b is None:
         return "the scenario of one cannot be read"
-    because = unpaired_because(a, b)
+    differ = [f"{path} is {of(a):g} and {of(b):g}" for path, of in _DRAWS if of(a) != of(b)]
     saved = any(isinstance(one, SavedResult) for one in both)
-    if because is None and saved and len(sides[0].runs.keys() & sides[1].runs.keys()) < 2:
+    if not differ and saved and len(sides[0].runs.keys() & sides[1].runs.keys()) < 2:
         return "fewer than two runs of the same seed and replication"
-    return because
-
-
-def _pair_notes(sides: tuple[Side, Side], because: str | None) -> Iterator[str]:
-    """What a comparison must say of its pairs. because: why there are none."""
-    a, b = (side.runs for side in sides)
-    if because is None and len(a) != len(b):
-        yield f"A has {len(a)} runs and B {len(b)}: the {len(a.keys() & b.keys())} that both have are compared"
-    elif because is not None and a and b:
-        yield f"unpaired: {because}, so luck does not cancel out and the intervals are wider (Welch's t)"
-
-
-def _backlog_notes(where: str, scenario: Scenario, side: Side) -> Iterator[str]:
-    """What makes samples older than the runs of a side show."""
-    metrics = {name: estimate([run[name] for run in side.runs.values()]) for name in next(iter(side.runs.values()))}
-    return (f"{where}: {warning}" for warning in backlog_warnings(scenario, metrics))
+    return " and ".join(differ) or None
 
 
 # --- What doubt about inputs does to the difference of two scenarios. An input that is in doubt on both sides (the
@@ -323,12 +290,9 @@ def sides_of(asked: Compare, given: tuple[GivenSide, ...]) -> tuple[tuple[ToRun 
         except InputError as error:
             problems[where] = error.problems
     if any(problems.values()):
-        raise InputError(_told_once(problems))
+        # what is wrong with both sides, then what is wrong with one of them, which is named
+        wrong = [p for p in problems["A"] if p in problems["B"]]
+        single = [(where, p) for where, of in problems.items() for p in of if p not in wrong]
+        wrong += [p if p.path == where else replace(p, path=text("{}: {}", where, p.path)) for where, p in single]
+        raise InputError(wrong)
     return tuple(found), tuple(notes)
-
-
-def _told_once(problems: dict[str, tuple[Problem, ...]]) -> list[Problem]:
-    """What is wrong with both sides, then what is wrong with one of them, which is named."""
-    both = [p for p in problems["A"] if p in problems["B"]]
-    single = [(where, p) for where, wrong in problems.items() for p in wrong if p not in both]
-    return [*both, *(p if p.path == where else replace(p, path=text("{}: {}", where, p.path)) for where, p in single)]

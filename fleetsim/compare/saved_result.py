@@ -96,19 +96,18 @@ def _simulated(document: Mapping[str, Any], label: str) -> Side:
 def _recommended(document: Mapping[str, Any], label: str) -> Side:
     """What `size` or `split` recommends: eight metrics of it, and its own fleet among the inputs."""
     advised = document["recommendation"]
-    parts = _inputs(document)
-    fleet = {**parts["inputs"]["fleet"], "instances": advised["instances"]}
+    parts, found = _inputs(document), advised
+    inputs = parts["inputs"]
+    inputs["fleet"] = {**inputs["fleet"], "instances": advised["instances"]}
     if document["command"] == "size":
         found = next(c for c in document["candidates"] if c["instances"] == advised["instances"])
-        inputs = {**parts["inputs"], "fleet": fleet}
     else:
-        found = advised
-        inputs = {**parts["inputs"], "fleet": fleet, "arrangement": advised["arrangement"]}
+        inputs["arrangement"] = advised["arrangement"]
     replications = int(found["replications"])
     means = {metric: _mean(found[f], replications) for f, metric in CANDIDATE_METRICS.items() if f in found}
     missing = {m: f"fleetsim {document['command']} --json does not write it" for m in METRICS if m not in means}
-    side = Side(label, means=_some(means), replications=replications, missing=missing, binds=str(found["binding"]))
-    return replace(side, inputs=inputs, assumed=parts["assumed"])
+    binds = str(found["binding"])
+    return Side(label, means=_some(means), replications=replications, missing=missing, binds=binds, **parts)
 
 
 def _inputs(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,12 +28,13 @@ from fleetsim.compare.compare import (
     input_differences,
 )
 from fleetsim.config.sections import CostConfig
-from fleetsim.contrast import Contrast, Mean, holm, mean_of, paired, unpaired
+from fleetsim.contrast import Mean, holm, mean_of, paired, unpaired
 from fleetsim.job.derived_values import PRICE, price_notes
 from fleetsim.quantities import RARE_METRICS, quantity
 from fleetsim.records import replace
 
 ALPHA = 0.05
+SAME: Verdict = "no significant change"
 ONE_RUN = "one run has no interval: take more replications"
 
 
@@ -52,21 +53,18 @@ def compare(
     """metrics: names of `quantities.py`, in their order. pair: runs of the same seed and replication drew the
     same. min_change: smallest relative change of interest, 0.01 = 1 % (of shares: 1 point)."""
     common = [key for key in a.runs if key in b.runs] if pair else []
-    metrics = [name for name in metrics if name not in RARE_METRICS or _has(a, name) or _has(b, name)]
+    there = {name for side in (a, b) for known in (side.means, *side.runs.values()) for name in known}
+    metrics = [name for name in metrics if name not in RARE_METRICS or name in there]
     judged = [_judged(a, b, name, common, min_change) for name in metrics]
     tested = [j for j in judged if j.p_value is not None]
     adjusted = holm([j.p_value for j in tested if j.p_value is not None])
     p_adjusted = {j.change.metric: p for j, p in zip(tested, adjusted, strict=True)}
     changes = tuple(_decided(j, p_adjusted.get(j.change.metric), min_change) for j in judged)
-    replications = len(common) if common else min(_count(a), _count(b))
+    replications = len(common) or min(len(side.runs) or side.replications for side in (a, b))
     inputs = input_differences(a.inputs, b.inputs, a.assumed, b.assumed)
     said = (*notes, *_notes(a, b, inputs, changes, len(tested), kind))
     found = Comparison(a.label, b.label, kind, bool(common), replications, changes, inputs, "", said, min_change)
     return replace(found, headline=headline_of(found))
-
-
-def _has(side: Side, name: str) -> bool:
-    return name in side.means or any(name in run for run in side.runs.values())
 
 
 def _notes(
@@ -105,44 +103,34 @@ def _fleets(*sides: Side) -> Iterator[tuple[str, CostConfig]]:
                 continue
 
 
-def _count(side: Side) -> int:
-    return len(side.runs) or side.replications
-
-
 def _judged(a: Side, b: Side, name: str, common: Sequence[tuple[int, int]], min_change: float) -> _Judged:
     left, right = _mean(a, name, common), _mean(b, name, common)
-    estimates = (
-        None if isinstance(left, str) else left.estimate(),
-        None if isinstance(right, str) else right.estimate(),
-    )
+    own = tuple(None if isinstance(mean, str) else mean.estimate() for mean in (left, right))
+    change = MetricChange(name, own[0], own[1], None, None, "not comparable")
     if isinstance(left, str) or isinstance(right, str):
         reasons = {side: m for side, m in (("A", left), ("B", right)) if isinstance(m, str)}
         same = len(reasons) == 2 and len(set(reasons.values())) == 1
         why = str(left) if same else "; ".join(f"{side}: {m}" for side, m in reasons.items())
-        return _Judged(MetricChange(name, estimates[0], estimates[1], None, None, "not comparable", why))
+        return _Judged(replace(change, why=why))
     if not left.freedom or not right.freedom:
         difference = Mean(right.value - left.value, 0.0, 0.0).estimate()
         if left.value == right.value:
-            return _Judged(MetricChange(name, *estimates, None, difference, "no significant change", EQUAL))
-        return _Judged(MetricChange(name, *estimates, None, difference, "not comparable", ONE_RUN))
+            return _Judged(replace(change, difference=difference, verdict=SAME, why=EQUAL))
+        return _Judged(replace(change, difference=difference, why=ONE_RUN))
     if common:
         contrast = paired([a.runs[key][name] for key in common], [b.runs[key][name] for key in common])
     else:
         contrast = unpaired(left, right)
-    change = MetricChange(
-        name, estimates[0], estimates[1], contrast.ratio(), contrast.difference(), "no significant change", ""
-    )
+    change = replace(change, ratio=contrast.ratio(), difference=contrast.difference(), verdict=SAME)
     if contrast.difference_error == 0.0 and contrast.b.value == contrast.a.value:
         return _Judged(replace(change, why=f"{EQUAL} in every run"))
-    up, down = _tests(contrast, quantity(name).unit == "share", min_change)
+    # One-sided p-values: of no more than the band above, of no less than the band below.
+    if change.of_share:
+        up, down = contrast.beyond(1.0, min_change, True), contrast.beyond(1.0, -min_change, False)
+    else:
+        least, most = 1.0 / (1.0 + min_change), 1.0 + min_change
+        up, down = contrast.beyond(most, 0.0, True), contrast.beyond(least, 0.0, False)
     return _Judged(change, up < down, min(1.0, 2.0 * min(up, down)))
-
-
-def _tests(contrast: Contrast, points: bool, min_change: float) -> tuple[float, float]:
-    """One-sided p-values: of no more than the band above, of no less than the band below."""
-    if points:
-        return contrast.beyond(1.0, min_change, True), contrast.beyond(1.0, -min_change, False)
-    return contrast.beyond(1.0 + min_change, 0.0, True), contrast.beyond(1.0 / (1.0 + min_change), 0.0, False)
 
 
 def _mean(side: Side, name: str, common: Sequence[tuple[int, int]]) -> Mean | str:
@@ -162,26 +150,18 @@ def _decided(judged: _Judged, p_adjusted: float | None, min_change: float) -> Me
     change = judged.change
     if p_adjusted is None or judged.p_value is None:
         return change
-    metric = quantity(change.metric)
-    change = replace(change, p_adjusted=p_adjusted)
+    better, why = quantity(change.metric).better, ""
+    verdict: Verdict = SAME
     if p_adjusted < ALPHA:
-        better: Verdict = "changed"
-        if metric.better is not None:
-            better = "better" if (metric.better == "more") == judged.above else "worse"
-        return replace(change, verdict=better)
-    points = metric.unit == "share"  # of time, tokens, samples
-    band = band_of(min_change, points)
-    if judged.p_value < ALPHA:
-        return replace(change, why=BY_ITSELF)
-    if _inside(change, points, min_change):
-        return replace(change, why=f"within {band}")
-    return replace(change, why=f"not shown to exceed {band}" if min_change else "not told from none")
-
-
-def _inside(change: MetricChange, points: bool, min_change: float) -> bool:
-    """Whether the interval lies within the band: then the change is shown to be small, not only not shown."""
-    if points:
-        seen, low, high = change.difference, -min_change, min_change
+        verdict = "changed" if better is None else "better" if (better == "more") == judged.above else "worse"
+    elif judged.p_value < ALPHA:
+        why = BY_ITSELF
     else:
         seen, low, high = change.ratio, 1.0 / (1.0 + min_change), 1.0 + min_change
-    return seen is not None and min_change > 0.0 and low <= seen.ci_low and seen.ci_high <= high
+        if change.of_share:
+            seen, low, high = change.difference, -min_change, min_change
+        # within it, the change is shown to be small, not only not shown
+        within = seen is not None and low <= seen.ci_low and seen.ci_high <= high
+        why = f"{'within' if within else 'not shown to exceed'} {band_of(min_change, change.of_share)}"
+        why = why if min_change else "not told from none"
+    return replace(change, p_adjusted=p_adjusted, verdict=verdict, why=why)

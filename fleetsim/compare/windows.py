@@ -15,7 +15,7 @@ from fleetsim import units
 from fleetsim.compare.compare import Comparison, Side
 from fleetsim.compare.question import Compare, GivenSide, Span
 from fleetsim.compare.verdicts import compare
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import InputError, Problems
 from fleetsim.estimates import t_quantile
 from fleetsim.faces import text
 from fleetsim.history.history import History
@@ -81,7 +81,7 @@ def read(parts: tuple[HistoryPart, HistoryPart], tell: Watch) -> tuple[History, 
     Raises InputError (nothing there) with the problems of both, OutsideError (the server did not do its part).
     """
     now, whole = time.time(), dict[tuple[str, str], History]()
-    problems: list[Problem] = []
+    problems = Problems()
     found = []
     for where, part in zip("AB", parts, strict=True):
         try:
@@ -89,8 +89,7 @@ def read(parts: tuple[HistoryPart, HistoryPart], tell: Watch) -> tuple[History, 
         except InputError as error:
             named = ((p, "history" if p.path == HISTORY else p.path) for p in error.problems)
             problems += [replace(p, path=text("{}: {}", where, name)) for p, name in named]
-    if problems:
-        raise InputError(problems)
+    problems.stop()
     return found[0], found[1]
 
 
@@ -110,11 +109,8 @@ def _read(window: HistoryWindow, now: float, whole: dict[tuple[str, str], Histor
 
 def same_history(a: HistoryWindow, b: HistoryWindow) -> bool:
     """Whether both are of the same instances of one server, file or history that was read."""
-    return a.selector == b.selector and a.history is b.history and _place(a) == _place(b)
-
-
-def _place(window: HistoryWindow) -> str | None:
-    return window.prometheus if window.file is None else os.path.realpath(window.file)
+    places = {w.prometheus if w.file is None else os.path.realpath(w.file) for w in (a, b)}
+    return a.selector == b.selector and a.history is b.history and len(places) == 1
 
 
 # Labels that name one instance, or one scrape target, and say nothing of what it is.
@@ -136,13 +132,16 @@ def compare_windows(
 ) -> Comparison:
     """(label, history) of both. Raises InputError for a window without anything that was observed."""
     left, right = window_of(a[1]), window_of(b[1])
-    side_a, side_b = window_side(a[0], left), window_side(b[0], right)
-    known = [_known(one.inputs, other.inputs) for one, other in ((side_a, side_b), (side_b, side_a))]
-    side_a, side_b = (replace(side, inputs=inputs) for side, inputs in zip((side_a, side_b), known, strict=True))
+    inputs = window_inputs(left), window_inputs(right)
+    sides = []
+    for (label, _), window, own, other in zip((a, b), (left, right), inputs, inputs[::-1], strict=True):
+        means, missing = window_means(window)
+        known = _known(own, other)
+        sides.append(Side(label, means=means, missing=missing, replications=window.blocks, inputs=known))
     said = [*notes, *_blocks_note(left, right)]
-    said += [f"{where}: {text}" for where, w in (("A", left), ("B", right)) for text in _rounding(w)]
-    said += [f"{where}: {text}" for where, w in (("A", left), ("B", right)) for text in _cautions(w)]
-    found = compare(side_a, side_b, "windows", metrics, pair=False, min_change=min_change, notes=said)
+    for told in (_rounding, _cautions):
+        said += [f"{where}: {text}" for where, w in (("A", left), ("B", right)) for text in told(w)]
+    found = compare(sides[0], sides[1], "windows", metrics, pair=False, min_change=min_change, notes=said)
     work = [c for c in found.significant if c.metric in ("response_tokens.mean", "trained_samples")]
     if work:
         what = " and ".join("responses" if c.metric == "response_tokens.mean" else "batches" for c in work)
@@ -159,12 +158,6 @@ def overlap(a: History, b: History) -> tuple[str, ...]:
     return (
         f"A and B share {seconds(shared)}: what they share is on both sides, and the change looks smaller than it is",
     )
-
-
-def window_side(label: str, window: Window) -> Side:
-    """What a window shows."""
-    means, missing = window_means(window)
-    return Side(label, means=means, missing=missing, replications=window.blocks, inputs=window_inputs(window))
 
 
 def window_inputs(window: Window) -> dict[str, Any]:

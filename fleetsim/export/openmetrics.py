@@ -9,7 +9,7 @@ tokens and in seconds: those of its tools are in them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TextIO
 
@@ -65,7 +65,16 @@ def engine_values(records: Records, lives: list[Incarnation]) -> Iterator[Family
             for life in lives
         )
         yield Family(f"vllm:{name}", kind, "", text, tuple(series))
-    yield Family("vllm:cache_config_info", "gauge", "", "Information of the cache.", tuple(_configs(records, lives)))
+    limits = records.engine[1]
+    labels = {
+        "block_size": str(limits.block_size),
+        "enable_prefix_caching": str(caches_prefixes(records)),
+        "num_gpu_blocks": str(limits.kv_blocks),
+    }
+    configs = (
+        Series(life.instance, labels, (("", {}),), life.rows, np.ones((len(life.rows), 1), np.int64)) for life in lives
+    )
+    yield Family("vllm:cache_config_info", "gauge", "", "Information of the cache.", tuple(configs))
     if records.scenario.fleet.placement == "colocated":
         yield _sleep_state(records, lives)
 
@@ -73,17 +82,6 @@ def engine_values(records: Records, lives: list[Incarnation]) -> Iterator[Family
 def caches_prefixes(records: Records) -> bool:
     """Whether the engines keep a prefix cache."""
     return records.scenario.engine.prefix_caching and records.scenario.engine.kind != "constant"
-
-
-def _configs(records: Records, lives: list[Incarnation]) -> Iterator[Series]:
-    limits = records.engine[1]
-    labels = {
-        "block_size": str(limits.block_size),
-        "enable_prefix_caching": str(caches_prefixes(records)),
-        "num_gpu_blocks": str(limits.kv_blocks),
-    }
-    for life in lives:
-        yield Series(life.instance, labels, (("", {}),), life.rows, np.ones((len(life.rows), 1), np.int64))
 
 
 def _sleep_state(records: Records, lives: list[Incarnation]) -> Family:
@@ -156,7 +154,12 @@ def write_openmetrics(records: Records, file: TextIO, *, end_s: float, until_s: 
     start_s = end_s - float(times[last - 1])
     stamps = [f" {_stamp(start_s + t)}\n" for t in times[:last].tolist()]
     every = float(times[1]) if len(times) > 1 else HISTOGRAMS_EVERY_S
-    targets = _targets(records)
+    targets: dict[int | None, dict[str, str]] = {
+        None: {"instance": "trainer-0:9100", "job": "trainer", "pod": "trainer-0"}
+    }
+    for i in range(int(records.scrapes["instance"].max(initial=-1)) + 1):
+        pod, model = f"rollout-{i}", records.scenario.engine.model
+        targets[i] = {"engine": "0", "model_name": model, "instance": f"{pod}:8000", "job": "rollout", "pod": pod}
     count = 0
     for family in families(records, max(1, round(HISTOGRAMS_EVERY_S / every))):
         file.write(f"# TYPE {family.name} {family.kind}\n")
@@ -164,7 +167,7 @@ def write_openmetrics(records: Records, file: TextIO, *, end_s: float, until_s: 
             file.write(f"# UNIT {family.name} {family.unit}\n")
         file.write(f"# HELP {family.name} {family.help}\n")
         for series in family.series:
-            form = _form(family, series, targets(series.target), "\0")
+            form = _form(family, series, targets[series.target], "\0")
             file.writelines(_rows(form, series, stamps))
             count += len(series.lines) * int(np.searchsorted(series.rows, last))
     file.write("# EOF\n")
@@ -183,18 +186,6 @@ def write_history(run: Records, place: Path, end_s: float | None = None, until_s
         f"{written.samples:,} samples, {shown(written.start_s)} to {shown(written.end_s)}; for Prometheus: "
         f"promtool tsdb create-blocks-from openmetrics {place} DATA"
     )
-
-
-def _targets(records: Records) -> Callable[[int | None], dict[str, str]]:
-    engine = {"engine": "0", "model_name": records.scenario.engine.model}
-
-    def labels(target: int | None) -> dict[str, str]:
-        if target is None:
-            return {"instance": "trainer-0:9100", "job": "trainer", "pod": "trainer-0"}
-        name = f"rollout-{target}"
-        return {**engine, "instance": f"{name}:8000", "job": "rollout", "pod": name}
-
-    return labels
 
 
 def _stamp(unix_s: float) -> str:

@@ -112,7 +112,9 @@ def request_success(records: Records, lives: list[Incarnation]) -> Family:
     cap = getattr(records.scenario.workload.output_tokens, "max", None)
     ended = samples["finish_s"] >= 0
     cut = ended & (samples["target"] >= (np.inf if cap is None else round(cap)))
-    reasons = {"stop": requests(records, ended & ~cut), "length": requests(records, cut), "abort": _aborts(records)}
+    gone_s = given_up_s(records)  # with their group, or when the group was complete without them
+    reasons = {"stop": requests(records, ended & ~cut), "length": requests(records, cut)}
+    reasons["abort"] = in_time(records, gone_s >= 0, gone_s)
     series = []
     times = scrape_times(records)
     for life in lives:
@@ -144,12 +146,6 @@ def in_time(records: Records, which: NDArray[np.bool_], time_s: Floats) -> Histo
     return HistogramEvents(rows, records.samples["instance"][rows], time_s[rows], np.ones(len(rows)))
 
 
-def _aborts(records: Records) -> HistogramEvents:
-    """Requests aborted: with their group, or when the group was complete without them."""
-    time_s = given_up_s(records)
-    return in_time(records, time_s >= 0, time_s)
-
-
 def histograms(records: Records, lives: list[Incarnation], every: int) -> Iterator[Family]:
     """Lengths and times of ended requests, at every `every`-th scrape."""
     samples, workload = records.samples, records.scenario.workload
@@ -161,27 +157,19 @@ def histograms(records: Records, lives: list[Incarnation], every: int) -> Iterat
     seen = int((samples["prompt"] + samples["target"]).max()) if len(samples) else 1
     tokens_le = one_two_five(seen if None in longest else int(sum(x or 0.0 for x in longest)))
     waited = np.maximum(0.0, samples["start_s"] - submitted)
+    lasted = ended.with_values((samples["finish_s"] - submitted) / turns)
     all_of_them: tuple[tuple[str, str, str, tuple[float, ...], HistogramEvents], ...] = (
         ("request_generation_tokens", "", "Tokens generated.", tokens_le, ended.with_values(samples["target"] / turns)),
         ("request_prompt_tokens", "", "Prompt tokens.", tokens_le, replace(ended, value=prompts)),
         ("request_params_n", "", "Parameter n of requests.", PARAMS_N_LE, _parents(records, ended)),
-        (
-            "e2e_request_latency_seconds",
-            "seconds",
-            "From submission to the last token.",
-            SECONDS_LE,
-            ended.with_values((samples["finish_s"] - submitted) / turns),
-        ),
+        ("e2e_request_latency_seconds", "seconds", "From submission to the last token.", SECONDS_LE, lasted),
         ("request_queue_time_seconds", "seconds", "Waited for a place.", SECONDS_LE, ended.with_values(waited / turns)),
     )
     times = scrape_times(records)
     for name, unit, text, bounds, observed in all_of_them:
         le = np.array([*bounds, np.inf])
-        lines = (
-            *(("_bucket", {"le": "+Inf" if np.isinf(x) else repr(float(x))}) for x in le),
-            ("_count", {}),
-            ("_sum", {}),
-        )
+        buckets = (("_bucket", {"le": "+Inf" if np.isinf(x) else repr(float(x))}) for x in le)
+        lines: tuple[tuple[str, Mapping[str, str]], ...] = (*buckets, ("_count", {}), ("_sum", {}))
         series = []
         for life in lives:
             rows = life.rows[life.rows % every == 0]

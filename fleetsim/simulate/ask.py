@@ -165,14 +165,15 @@ class SimulateResult(Briefed):
         from fleetsim.job.assumptions import run_assumptions
         from fleetsim.simulate.run_view import RunView, trained_staleness, warmups_of
 
-        others = self.alternatives if self.steady else None
-        return RunView(
+        view = RunView(
             self.scenario, self.metrics, self.binding, len(self.runs), first.steps, trained_staleness(first),
             self.profile, warmups_of(self.runs), run_assumptions(self.scenario, self.job.given),
-            self._ranges() if self.steady else None, None if others is None else others.change(counted=True),
-            None if others is None else others.allow(counted=True), None if others is None else others.enough,
-            None if others is None else others.beside_on_demand,
+            self._ranges() if self.steady else None,
         )  # fmt: skip
+        if not self.steady or (others := self.alternatives) is None:
+            return view
+        change, allow = others.change(counted=True), others.allow(counted=True)
+        return replace(view, change=change, allow=allow, enough=others.enough, on_demand=others.beside_on_demand)
 
     def told(self) -> Document:
         """What there is to say of it; of a run that was cut off in its warm-up no metric."""
@@ -193,17 +194,15 @@ class SimulateResult(Briefed):
         return document_page(document(self._shown(first), self.warnings, first))
 
     def document(self) -> dict[str, Any]:
-        """The document of --json."""
+        """The document of --json; of a run that was cut off in its warm-up without metrics."""
         from fleetsim.job.trials import flat
         from fleetsim.simulate.facts import simulate_document
 
-        nested: Mapping[str, Any] = self._replicated.metrics if self.steady else {}
-        values = [flat(run) for run in self._replicated.values] if self.steady else []
-        shown = self._shown(self.runs[0]) if self.steady else None
-        advice = self.advice if self.steady else []
-        return simulate_document(
-            self.scenario, nested, len(self.runs), self.profile, self.warnings, values, shown, advice
-        )
+        about = self.scenario, len(self.runs), self.profile, self.warnings
+        if not self.steady:
+            return simulate_document(*about)
+        values = [flat(run) for run in self._replicated.values]
+        return simulate_document(*about, self._replicated.metrics, values, self._shown(self.runs[0]), self.advice)
 
     def noting(self, note: str) -> SimulateResult:
         """The same result with one warning more, after what is odd about the job itself."""
@@ -286,8 +285,14 @@ def simulate(asked: Simulate, watch: Watch = SILENT) -> SimulateResult:
             on_step=_telling(watch, scenario) if watch.counts else None,
         )
     except Interrupted as cut:
-        known = None if cut.known is None else _answer(job, cut.known, steady=not _is_warming(cut.known))
-        raise Interrupted(known, cut.missing) from None
+        if cut.known is None:
+            raise
+        from fleetsim.sim.window import least_warmup_steps
+
+        runs = cut.known.runs
+        steps = max(len(run.steps) for run in runs)
+        warming = any(run.cut for run in runs) and steps <= least_warmup_steps(cut.known.scenario)
+        raise Interrupted(_answer(job, cut.known, steady=not warming), cut.missing) from None
     return _answer(job, result)
 
 
@@ -308,35 +313,23 @@ def _answer(job: Job, result: Replicated, steady: bool = True) -> SimulateResult
     return SimulateResult(job, scenario, Metrics(metrics), binding, source, warnings, result, others, steady)
 
 
-def _is_warming(cut: Replicated) -> bool:
-    """Whether a run that was cut short has nothing but its warm-up."""
-    from fleetsim.sim.window import least_warmup_steps
-
-    steps = max(len(run.steps) for run in cut.runs)
-    return any(run.cut for run in cut.runs) and steps <= least_warmup_steps(cut.scenario)
-
-
 def _telling(watch: Watch, scenario: Scenario) -> Callable[[Mapping[int, tuple[int, float]]], None]:
-    """Tells the steps that are done over all replications, and the step time so far; called from their threads."""
+    """Tells the steps that are done over all replications, and the mean step so far, warm-up included, with its
+    interval over them; called from their threads."""
     from fleetsim.config.scenario import most_steps
+    from fleetsim.estimates import estimate
+    from fleetsim.tell.terminal import with_interval
 
     of = most_steps(scenario) * scenario.run.replications
 
     def told(reached: Mapping[int, tuple[int, float]]) -> None:
         if watch.due():
+            means = [now_s / steps for steps, now_s in list(reached.values()) if steps]
+            so_far = f"step {with_interval(estimate(means), 'seconds').plain} so far" if means else ""
             watch("simulating, steps")
-            watch.at(sum(steps for steps, _ in reached.values()), of, lambda: _step_so_far(reached))
+            watch.at(sum(steps for steps, _ in reached.values()), of, lambda: so_far)
 
     return told
-
-
-def _step_so_far(reached: Mapping[int, tuple[int, float]]) -> str:
-    """The mean step so far, warm-up included, with its interval over the replications."""
-    from fleetsim.estimates import estimate
-    from fleetsim.tell.terminal import with_interval
-
-    means = [now_s / steps for steps, now_s in list(reached.values()) if steps]
-    return f"step {with_interval(estimate(means), 'seconds').plain} so far" if means else ""
 
 
 # Long runs of what decides, at most: a job may ask for thousands.

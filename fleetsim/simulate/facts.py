@@ -89,10 +89,12 @@ def run_told(view: RunView) -> Facts:
     known, runs = not run_differs(s, step_s), units.plural(view.replications, "replication")
     length = f"{units.plural(len(view.steps), 'step')}, {runs}, seed {s.run.seed}"
     change = binding.lift if view.change is None else view.change.words_in(gpus_each(s))
+    rollout = f"{units.plural(s.fleet.instances, 'instance')} ({words.instance_words(s)})"
+    trainer = f"{units.plural(s.trainer.gpus, 'trainer GPU')}, {s.trainer.batch_samples:,} samples per step"
     return facts(
         f"{s.name}: a step takes {ranged('step_s', of['step_s'].mean, spans)}{wide}.",
         Fact("run", run_line(s, step_s)),
-        Fact("fleet", _fleet_words(s)),
+        Fact("fleet", f"{rollout}, {trainer}"),
         run_facts(of, s, spans, on_demand=view.on_demand),
         measured("rollout_utilization", of["rollout_utilization"]),
         measured("goodput", of["goodput"]),
@@ -124,20 +126,13 @@ def warm_up(view: RunView) -> Document:
     )
 
 
-def _fleet_words(s: Scenario) -> str:
-    return (
-        f"{units.plural(s.fleet.instances, 'instance')} ({words.instance_words(s)}), "
-        f"{units.plural(s.trainer.gpus, 'trainer GPU')}, {s.trainer.batch_samples:,} samples per step"
-    )
-
-
 def simulate_document(
     scenario: Scenario,
-    metrics: Mapping[str, Any],
     replications: int,
     profile: EngineSource,
     warnings: Sequence[str],
-    values: Sequence[Mapping[str, Any]],
+    metrics: Mapping[str, Any] | None = None,
+    values: Sequence[Mapping[str, Any]] = (),
     shown: RunView | None = None,
     advice: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
@@ -157,7 +152,7 @@ def simulate_document(
         **head("simulate", scenario),
         **told,
         "replications": replications,
-        "metrics": metrics,
+        "metrics": metrics or {},
         "values": [dict(run) for run in values],
         "sync_times": as_dict(sync_times(scenario)),
         "profile": as_dict(profile),
@@ -187,55 +182,37 @@ def time_legend(steps: NDArray[Any]) -> str:
 
 def time_split(steps: NDArray[Any]) -> Table:
     """The trainer's cycle, step by step: waiting for samples, training, held by the sync."""
-    half = _MOST_STEPS // 2
-    shown = range(len(steps)) if len(steps) <= _MOST_STEPS else [*range(half), *range(len(steps) - half, len(steps))]
-    longest = max((float(s["end_s"] - s["start_s"]) for s in steps), default=0.0)
-    rows: list[tuple[str, ...]] = []
-    last = -1
-    for i in shown:
-        if i != last + 1:
-            rows.append(("...", "", "", "", "", ""))
-        last = i
-        rows.append((str(int(steps[i]["step"])), *_seconds(steps[i], longest)))
+    whole = [float(s["end_s"] - s["start_s"]) for s in steps]
+    longest, rows = max(whole, default=0.0), list[tuple[str, ...]]()
+    for step, total in zip(steps, whole, strict=True):
+        width = max(1, round(_BAR_WIDTH * total / longest)) if longest > 0 else 0
+        drawn = bar([(float(step[column]), character) for column, character in _DRAWN.items()], width)
+        seconds = (total, step["wait_s"], step["train_s"], step["sync_block_s"])
+        rows.append((str(int(step["step"])), drawn, *(f"{x:.1f}" for x in seconds)))
+    if len(rows) > _MOST_STEPS:
+        rows[_MOST_STEPS // 2 : -_MOST_STEPS // 2] = [("...", "", "", "", "", "")]
     return Table("", ("step", "", "seconds", "wait", "train", "sync"), tuple(rows), left=2, numbered=True)
-
-
-def _seconds(step: Any, longest: float) -> tuple[str, ...]:
-    """The bar of one step, and its figures. longest: seconds of the longest one, whose bar has the whole width."""
-    total = float(step["end_s"] - step["start_s"])
-    width = max(1, round(_BAR_WIDTH * total / longest)) if longest > 0 else 0
-    parts = [(float(step[column]), character) for column, character in _DRAWN.items()]
-    seconds = (total, step["wait_s"], step["train_s"], step["sync_block_s"])
-    return bar(parts, width), *(f"{x:.1f}" for x in seconds)
 
 
 def queue(steps: NDArray[Any], staleness_steps: NDArray[Any], metrics: Mapping[str, Estimate]) -> Table:
     """Samples in the buffer over the run, and how old the trained samples were.
 
     staleness_steps: of every trained group."""
-    depth = [float(d) for d in steps["queue_depth"]]
-    age = [float(d) for d in steps["oldest_age_steps"]]
+    depth, age = ([float(d) for d in steps[column]] for column in ("queue_depth", "oldest_age_steps"))
     counts = np.bincount(staleness_steps.astype(np.int64)) if len(staleness_steps) else np.zeros(1)
     mean, p99 = (units.number(metrics[f"staleness_steps.{of}"].mean) for of in ("mean", "p99"))
-    rows = (
-        ("queue depth", sparkline(depth, _SPARK_WIDTH), f"0 to {units.number(max(depth, default=0.0))} samples"),
-        ("oldest sample", sparkline(age, _SPARK_WIDTH), f"0 to {units.number(max(age, default=0.0))} steps"),
-        (
-            "staleness",
-            sparkline([float(c) for c in counts], _SPARK_WIDTH),
-            f"0 to {len(counts) - 1} steps; mean {mean}, p99 {p99}",
-        ),
+    drawn = (
+        ("queue depth", depth, f"0 to {units.number(max(depth, default=0.0))} samples"),
+        ("oldest sample", age, f"0 to {units.number(max(age, default=0.0))} steps"),
+        ("staleness", counts.tolist(), f"0 to {len(counts) - 1} steps; mean {mean}, p99 {p99}"),
     )
-    return Table("", ("", "", ""), rows, left=3)
+    return Table("", ("", "", ""), tuple((name, sparkline(of, _SPARK_WIDTH), said) for name, of, said in drawn), left=3)
 
 
 def waste(metrics: Mapping[str, Estimate]) -> tuple[Block, ...]:
     """Tokens generated for each one that was trained, where the others went, and how many long samples were lost."""
-    rows = [("all", estimated(metrics["tokens_per_trained_token"], "number"))]
-    rows += [
-        (quantity(name).heading, estimated(metrics[name], "number"))
-        for name in WASTE
-        if name in metrics and metrics[name].mean > 0
-    ]
+    shown = [name for name in WASTE if name in metrics and metrics[name].mean > 0]
+    of = {"all": "tokens_per_trained_token", **{quantity(name).heading: name for name in shown}}
+    rows = tuple((title, estimated(metrics[name], "number")) for title, name in of.items())
     lost, longest = (metrics[f"samples_lost.{of}"] for of in ("all", "longest_tenth"))
-    return present(Table("", ("", ""), tuple(rows), left=2), lost_words(lost, longest))
+    return present(Table("", ("", ""), rows, left=2), lost_words(lost, longest))

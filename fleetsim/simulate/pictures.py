@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from fleetsim import units
 from fleetsim.config.workload import longest_length
@@ -82,8 +80,14 @@ def shown_of(records: Records) -> ShownSteps:
         Span(_TRAINER[TRAINER_DOES[row["does"]]], float(row["start_s"]), float(row["end_s"]))
         for row in timeline.trainer_spans(records, start, end)
     )
-    paused = LENT if records.scenario.fleet.placement == "colocated" else HELD
-    rows = tuple(tuple(_instance(spans[spans["instance"] == i], paused)) for i in picked)
+    # colocated, an instance rests while its GPUs train
+    kinds = {**_INSTANCE, "paused": LENT if records.scenario.fleet.placement == "colocated" else HELD}
+    drawn: dict[int, list[Span]] = {i: [] for i in picked}
+    for row in spans:
+        kind = kinds.get(timeline.ACCOUNTS[row["account"]])
+        if kind is not None and int(row["instance"]) in drawn:
+            drawn[int(row["instance"])].append(Span(kind, float(row["start_s"]), float(row["end_s"])))
+    rows = tuple(map(tuple, drawn.values()))
     return ShownSteps(first, last, start, end, picked, len(every), trainer, tuple(_sync(records, start, end)), rows)
 
 
@@ -132,17 +136,6 @@ def _share(rows: Sequence[Sequence[Span]], kind: str) -> float:
     return sum(seconds for seconds, mine in spent if mine) / covered if covered > 0 else 0.0
 
 
-def _instance(spans: NDArray[Any], paused: str) -> list[Span]:
-    """paused: the kind of a pause; colocated, an instance rests while its GPUs train."""
-    kinds = {**_INSTANCE, "paused": paused}
-    names = [timeline.ACCOUNTS[a] for a in spans["account"]]
-    return [
-        Span(kinds[name], float(row["start_s"]), float(row["end_s"]))
-        for name, row in zip(names, spans, strict=True)
-        if name in kinds
-    ]
-
-
 def _sync(records: Records, start: float, end: float) -> list[Span]:
     """Publishing and pausing of each sync; where one begins before the last has ended, its begin is not drawn.
 
@@ -152,11 +145,8 @@ def _sync(records: Records, start: float, end: float) -> list[Span]:
     out: list[Span] = []
     until = start
     for row in timeline.sync_spans(records, start, end):
-        for kind, a, b in (
-            (PUBLISH, float(row["trigger_s"]), float(row["pause_start_s"])),
-            (held, float(row["pause_start_s"]), float(row["end_s"])),
-        ):
-            begin, stop = max(a, until), min(b, end)
+        for kind, a, b in ((PUBLISH, "trigger_s", "pause_start_s"), (held, "pause_start_s", "end_s")):
+            begin, stop = max(float(row[a]), until), min(float(row[b]), end)
             if stop > begin:
                 out.append(Span(kind, begin, stop))
                 until = stop
@@ -234,13 +224,9 @@ def queue_chart(records: Records, cap: int | None = None) -> Chart:
     depth = timeline.queue_depth(records)
     window = window_of(records)
     batch = records.scenario.trainer.batch_samples
-    limits = []
-    if cap is not None:
-        limits.append(Mark(cap, f"advised cap {cap:,}"))
-    elif records.scenario.buffer.capacity_samples is not None:
-        capacity = records.scenario.buffer.capacity_samples
-        limits.append(Mark(capacity, f"capacity {capacity:,}"))
-    if not limits or limits[0].at != batch:
+    limit = records.scenario.buffer.capacity_samples if cap is None else cap
+    limits = [] if limit is None else [Mark(limit, f"{'capacity' if cap is None else 'advised cap'} {limit:,}")]
+    if limit != batch:
         limits.append(Mark(batch, f"one batch {batch:,}"))
     top = int(depth["samples"].max())
     words = (

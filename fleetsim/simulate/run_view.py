@@ -21,7 +21,7 @@ from fleetsim.search.change import Change
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import BEGINNING
 from fleetsim.sim.window import least_warmup_steps, warmup_steps
-from fleetsim.tell.document import Table, Words, estimated
+from fleetsim.tell.document import Table, estimated
 
 # What a terminal shows of the metrics, in reading order.
 _MAIN = (
@@ -83,19 +83,15 @@ def trained_staleness(records: Records) -> NDArray[Any]:
 def main_metrics(view: RunView) -> Table:
     """The main metrics, with intervals where the run was replicated."""
     names = (*_MAIN, *RARE_METRICS)
-    rows = tuple(_metric(view, name) for name in names if _says_something(view, name))
+    shown = [quantity(name) for name in names if _says_something(view, name)]
+    price = {"cost_per_step": f", {price_words(view.scenario)}"}
+    rows = tuple((q.title + price.get(q.name, ""), estimated(view.metrics[q.name], q.unit)) for q in shown)
     return Table("", ("", ""), rows, left=2)
 
 
 def _says_something(view: RunView, name: str) -> bool:
     """Whether a metric is known, and more than nothing where only some placements have it."""
     return name in view.metrics and not (name in _RARE and view.metrics[name].mean == 0.0)
-
-
-def _metric(view: RunView, name: str) -> tuple[str, Words]:
-    q = quantity(name)
-    label = f"{q.title}, {price_words(view.scenario)}" if name == "cost_per_step" else q.title
-    return label, estimated(view.metrics[name], q.unit)
 
 
 def price_words(s: Scenario) -> str:
@@ -111,11 +107,8 @@ def every_metric(view: RunView) -> Table:
     once = view.replications == 1
     headings = ("metric", "value") if once else ("metric", "mean", "95 % of seeds")
     rows = tuple((units.capital(m.title), *units.mean_and_ends(view.metrics[m.name], m.unit)) for m in _shown(view))
-    note = (
-        "Of the steps after warm-up."
-        if once
-        else f"Means over {units.plural(view.replications, 'replication')}, of the steps after warm-up."
-    )
+    means = "" if once else f"Means over {units.plural(view.replications, 'replication')}, "
+    note = units.capital(f"{means}of the steps after warm-up.")
     return Table("metrics", headings, tuple(row[: len(headings)] for row in rows), note=note)
 
 

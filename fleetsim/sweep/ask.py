@@ -183,23 +183,20 @@ class Sweep:
         from fleetsim.sweep.cluster import check_ray
         from fleetsim.sweep.table import TableOutput
 
-        wrong = Problems(self._wrong_where())
+        wrong, flags = Problems(), (flag("workers"), flag("ray"))
+        if self.workers is not None and not 1 <= self.workers <= MOST_WORKERS:
+            rule, remedy = f"must be between 1 and {MOST_WORKERS:,}", text("for example {}", flag("workers", 4))
+            wrong.append(Problem(flags[0], self.workers, rule, remedy))
+        if self.workers is not None and self.ray is not None:
+            wrong.append(Problem(flags[0], self.workers, "a cluster has its own", text("drop {} or {}", *flags)))
+        if self.restart and self.out is None:
+            wrong.append(Problem("--restart", True, "there is nothing to forget without --out", "add --out FILE"))
         place = wrong.made(lambda: nullcontext() if self.out is None else TableOutput(self.out))
         with wrong.check():
             if self.ray is not None:
                 check_ray(self.ray)
         wrong.stop()
         return place
-
-    def _wrong_where(self) -> Iterator[Problem]:
-        if self.workers is not None and not 1 <= self.workers <= MOST_WORKERS:
-            remedy = text("for example {}", flag("workers", 4))
-            yield Problem(flag("workers"), self.workers, f"must be between 1 and {MOST_WORKERS:,}", remedy)
-        if self.workers is not None and self.ray is not None:
-            remedy = text("drop {} or {}", flag("workers"), flag("ray"))
-            yield Problem(flag("workers"), self.workers, "a cluster has its own", remedy)
-        if self.restart and self.out is None:
-            yield Problem("--restart", True, "there is nothing to forget without --out", "add --out FILE")
 
 
 def ask(asked: Sweep, watch: Watch = SILENT) -> SweepResult:

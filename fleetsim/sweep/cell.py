@@ -22,9 +22,9 @@ from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_touched
 from fleetsim.config.yaml_text import as_yaml
-from fleetsim.errors import InputError, OutsideError, Problem, StuckError
+from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.estimates import Estimate, estimate
-from fleetsim.files import hold
+from fleetsim.files import hold, unwritten
 from fleetsim.job.derived_values import TP, instance_gpus, with_derived
 from fleetsim.job.profile_facts import as_profiled
 from fleetsim.job.trials import flat
@@ -177,6 +177,8 @@ def run_cell(design: Design, cell: int) -> SweepRow:
 
 SUFFIX = ".journal.jsonl"
 _FORMAT = 1
+# The first line of a journal and no more.
+_BARE = re.compile(rb'\{"journal": \d+, "sweep": "\w*"\}\s*')
 # Seconds between two waits for the disk.
 _SYNC_S = 0.3
 
@@ -200,7 +202,7 @@ class Journal:
                 os.fsync(self._stream.fileno())
                 self._synced_s = time.monotonic()
         except OSError as error:
-            raise _unwritable(self.path, error) from None
+            raise unwritten(self.path, error) from None
 
     def discard(self) -> None:
         """The output is complete: the journal goes."""
@@ -235,8 +237,10 @@ def open_journal(output: Path, digest: str, cells: int, restart: bool = False) -
         data = stream.read()
         if not data.startswith(head):
             # Else it was killed while it wrote its first line, or before it had a cell.
-            if data and not head.startswith(data) and not _bare(data):
-                raise _other_sweep(path)
+            if data and not head.startswith(data) and not _BARE.fullmatch(data):
+                rule = "holds the cells of another sweep: another scenario, grid, replications or version of fleetsim"
+                remedy = "finish that one with its own command, choose another --out, or drop its cells with --restart"
+                raise InputError([Problem("--out", str(path), rule, remedy)])
             stream.truncate(0)
             stream.write(head)
             stream.flush()
@@ -245,7 +249,7 @@ def open_journal(output: Path, digest: str, cells: int, restart: bool = False) -
         stream.truncate(good)
     except OSError as error:
         _close(stream)
-        raise _unwritable(path, error) from None
+        raise unwritten(path, error) from None
     except InputError:
         _close(stream)
         raise
@@ -256,15 +260,6 @@ def _close(stream: BinaryIO) -> None:
     """Closes a file whose bytes that matter were flushed before: on a full disk, closing tries the rest once more."""
     with contextlib.suppress(OSError):
         stream.close()
-
-
-def _bare(data: bytes) -> bool:
-    """Whether this is the first line of a journal and no more."""
-    try:
-        head = json.loads(data)
-    except ValueError:
-        return False
-    return isinstance(head, dict) and set(head) == {"journal", "sweep"}
 
 
 def _read(data: bytes, start: int, cells: int) -> tuple[dict[int, SweepRow], int]:
@@ -284,7 +279,7 @@ def _locked(path: Path) -> BinaryIO:
         try:
             stream = path.open("a+b")
         except OSError as error:
-            raise _unwritable(path, error) from None
+            raise unwritten(path, error) from None
         if not hold(stream.fileno()):
             stream.close()
             rule, remedy = "another sweep is writing to this output", "wait for it, or choose another --out"
@@ -304,13 +299,3 @@ def _row(line: bytes, cells: int) -> SweepRow | None:
     except (ValueError, TypeError, OverflowError, RecursionError):
         return None
     return row if isinstance(cell, int) and 0 <= cell < cells else None
-
-
-def _other_sweep(path: Path) -> InputError:
-    rule = "holds the cells of another sweep: another scenario, grid, replications or version of fleetsim"
-    remedy = "finish that one with its own command, choose another --out, or drop its cells with --restart"
-    return InputError([Problem("--out", str(path), rule, remedy)])
-
-
-def _unwritable(path: Path, error: Exception) -> OutsideError:
-    return OutsideError(f"{str(path)!r}: cannot be written: {getattr(error, 'strerror', None) or error}")

@@ -59,10 +59,10 @@ def on_cluster(design: Design, cells: Sequence[int], address: str, finished: Cal
     try:
         design_there = ray.put(design)
         task = ray.remote(num_cpus=1, max_retries=RETRIES, retry_exceptions=False)(_there)
-        slots = _slots(ray)
         waiting = iter(cells)
         while True:
             # Two a core: one runs, one waits for it.
+            slots = max(1, int(ray.cluster_resources().get("CPU", 1)))
             while len(pending) < 2 * slots and (cell := next(waiting, None)) is not None:
                 pending.append(task.remote(design_there, cell))
             if not pending:
@@ -73,7 +73,6 @@ def on_cluster(design: Design, cells: Sequence[int], address: str, finished: Cal
                 row, sources = ray.get(found)
                 _check_sources(sources)
                 finished(row)
-            slots = _slots(ray)
     except ray.exceptions.RayError as error:
         raise OutsideError(text("{}: {}; {}", flag("ray"), _last_line(error), _REMEDY)) from None
     finally:
@@ -85,7 +84,9 @@ def on_cluster(design: Design, cells: Sequence[int], address: str, finished: Cal
 def _connect(ray: Any, address: str) -> None:
     said = ""
     try:
-        _answers(address)
+        host, colon, port = address.removeprefix("ray://").rpartition(":")
+        if colon and port.isdigit():  # Ray would go on asking for minutes where nothing listens
+            socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
         with TemporaryFile() as log:
             try:
                 with _stderr_to(log.fileno()):
@@ -95,22 +96,12 @@ def _connect(ray: Any, address: str) -> None:
                 said = log.read().decode(errors="replace")
                 raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - Ray raises anything where it cannot connect
-        if isinstance(error, _refusals(ray)) or any(word in f"{said} {error}" for word in _REFUSED):
+        # only releases that know tokens have it
+        refusal = getattr(ray.exceptions, "AuthenticationError", ())
+        if isinstance(error, refusal) or any(word in f"{said} {error}" for word in _REFUSED):
             raise OutsideError(text("{} {!r}: {}", flag("ray"), address, TOKEN)) from None
-        raise OutsideError(
-            text(
-                "{} {!r}: no cluster there: {}; start one with ray start --head, or give the address of its head node",
-                flag("ray"),
-                address,
-                _last_line(error),
-            )
-        ) from None
-
-
-def _refusals(ray: Any) -> tuple[type[BaseException], ...]:
-    """What Ray raises where tokens are asked for and it finds none: only releases that know tokens have it."""
-    found = getattr(ray.exceptions, "AuthenticationError", None)
-    return () if found is None else (found,)
+        none = "{} {!r}: no cluster there: {}; start one with ray start --head, or give the address of its head node"
+        raise OutsideError(text(none, flag("ray"), address, _last_line(error))) from None
 
 
 @contextmanager
@@ -129,17 +120,6 @@ def _stderr_to(file: int) -> Iterator[None]:
         os.close(kept)
 
 
-def _answers(address: str) -> None:
-    """Raises OSError where nothing listens at HOST:PORT: Ray would go on asking for minutes."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if colon and port.isdigit():
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
-
-
-def _slots(ray: Any) -> int:
-    return max(1, int(ray.cluster_resources().get("CPU", 1)))
-
-
 def _there(design: Design, cell: int) -> tuple[SweepRow, str]:
     """A cell, on a node, and the digest of the code that ran it there."""
     return run_cell(design, cell), sources_digest()
@@ -147,12 +127,8 @@ def _there(design: Design, cell: int) -> tuple[SweepRow, str]:
 
 def _check_sources(sources: str) -> None:
     if sources != sources_digest():
-        raise OutsideError(
-            text(
-                "{}: a node runs another version of fleetsim, so its cells could differ; install this one on all nodes",
-                flag("ray"),
-            )
-        )
+        other = "{}: a node runs another version of fleetsim, so its cells could differ; install this one on all nodes"
+        raise OutsideError(text(other, flag("ray")))
 
 
 def _last_line(error: BaseException) -> str:

@@ -18,7 +18,7 @@ from fleetsim.sweep.remarks import engine_sources
 from fleetsim.sweep.run import SweepRows
 from fleetsim.tell.charts.axes import ChartAxis
 from fleetsim.tell.charts.chart import Chart, ChartSeries, MarkLook, Panel, Plot
-from fleetsim.tell.document import Block, Bullets, Document, Listed, Section, Table, estimated, page_only, terminal_only
+from fleetsim.tell.document import Bullets, Document, Listed, Section, Table, estimated, page_only, terminal_only
 from fleetsim.tell.facts import Fact, Facts, explained, facts, measured
 
 # Engines that a terminal shows.
@@ -30,15 +30,22 @@ _MOST_BEST, _FEW = 3, 10
 def document(result: SweepRows, call: Sequence[str], warnings: Sequence[str] = ()) -> Document:
     """What `sweep` says. call: the words of a command line that name the scenario."""
     ran, accuracies = bool(result.pareto.best), [source.accuracy for source in engine_sources(result)]
+    reasons = tuple(failures(result, [row for row in result.rows if row.status != "ok"]))
+    failed = (terminal_only(*reasons), page_only(Bullets(reasons))) if reasons else ()
     rests_on = terminal_only(*accuracies[:_MOST_ENGINES]), page_only(*map(units.sentence, accuracies))
+    told = (
+        zip(commands(result, call), ("simulates the best cell", "sizes the fleet from there"), strict=True)
+        if ran
+        else ()
+    )
     return Document(
         kind_of("sweep", result.scenario),
         sweep_facts(result),
         (
             *(_cells(result) if ran else ()),
-            _failed(result),
+            Section("Cells that could not be simulated", failed, short="cells that could not be simulated"),
             Section("What this rests on", rests_on, short="rests on"),
-            *([_next(result, call)] if ran else []),
+            Section("Next", (Listed(tuple(told), code=True, pasted=True),) if ran else (), short="next"),
         ),
         tuple(warnings),
     )
@@ -91,20 +98,6 @@ def _cells(result: SweepRows) -> Iterator[Section]:
         yield Section(f"what {axis.path} does (means over the other keys)", (effect,), on=("terminal",))
 
 
-def _failed(result: SweepRows) -> Section:
-    """Why some cells have no numbers."""
-    failed = [row for row in result.rows if row.status != "ok"]
-    reasons = tuple(failures(result, failed))
-    blocks: tuple[Block, ...] = (terminal_only(*reasons), page_only(Bullets(reasons))) if failed else ()
-    return Section("Cells that could not be simulated", blocks, short="cells that could not be simulated")
-
-
-def _next(result: SweepRows, call: Sequence[str]) -> Section:
-    simulate, size = commands(result, call)
-    told = ((simulate, "simulates the best cell"), (size, "sizes the fleet from there"))
-    return Section("Next", (Listed(told, code=True, pasted=True),), short="next")
-
-
 # --- Sentences and commands of a sweep.
 
 # Reasons that are told.
@@ -114,7 +107,11 @@ _MOST_REASONS = 40
 def best_words(result: SweepRows, best: BestCells) -> str:
     """ "Lowest optimizer step: 41.2 s at fleet.instances=8; 1 other cell equal to it, 3 others within luck of it"."""
     row = result.row(best.cell)
-    value = _value(best.objective, row.estimates()[best.objective.metric])
+    found, how = row.estimates()[best.objective.metric], quantity(best.objective.metric).unit
+    value = str(estimated(found, how))
+    if how == "seconds" and found.mean >= 60:  # a column of minutes does not compare
+        plain = estimated(found, "number")
+        value = f"{plain.text} s{plain.tail}"
     way = "Highest" if best.objective.most else "Lowest"
     lucky = len(best.tied) - len(best.equal)
     ties = [f"{units.plural(len(best.equal), 'other cell')} equal to it"] if best.equal else []
@@ -142,10 +139,8 @@ def failures(result: SweepRows, failed: Sequence[SweepRow]) -> list[str]:
         reasons.setdefault((row.status, row.reason), []).append(row.cell)
     lines: list[str] = []
     for (status, reason), found in list(reasons.items())[:_MOST_REASONS]:
-        where = cell_words(result, found[0]) + (
-            f" and {units.plural(len(found) - 1, 'other')}" if len(found) > 1 else ""
-        )
-        lines.append(f"{where}: {status}: {reason}")
+        others = f" and {units.plural(len(found) - 1, 'other')}" if len(found) > 1 else ""
+        lines.append(f"{cell_words(result, found[0])}{others}: {status}: {reason}")
     left = len(reasons) - _MOST_REASONS
     return [*lines, *([f"{units.plural(left, 'other reason')} not shown"] if left > 0 else [])]
 
@@ -157,14 +152,6 @@ def _sets(result: SweepRows, cell: int) -> list[str]:
 def cell_words(result: SweepRows, cell: int) -> str:
     """ "fleet.instances=8, admission.max_staleness=1"."""
     return ", ".join(_sets(result, cell))
-
-
-def _value(objective: Objective, value: Estimate) -> str:
-    how = quantity(objective.metric).unit
-    if how != "seconds" or value.mean < 60:
-        return str(estimated(value, how))
-    plain = estimated(value, "number")  # a column of minutes does not compare
-    return f"{plain.text} s{plain.tail}"
 
 
 # The dominated cells are drawn first, the front on top of them.
@@ -193,10 +180,12 @@ def front_chart(result: SweepRows) -> Chart | None:
     by_mark["dominated"] = by_mark["dominated"][:_MOST_DOMINATED]
     of_third = [_scaled(sized, row.estimates()) for rows in by_mark.values() for row in rows] if sized else [0.0]
     low, high = min(of_third), max(of_third)
+    least, span = _SMALL_PX**2, _LARGE_PX**2 - _SMALL_PX**2  # the area of a symbol grows with the value
     series = []
     for mark, name, style in _LOOKS:
         found = [row.estimates() for row in by_mark[mark]]
-        sizes = [_px(_scaled(sized, e), low, high) if sized else 11.0 for e in found]
+        parts = [(_scaled(sized, e) - low) / (high - low) if sized and high > low else 0.3 for e in found]
+        sizes = [round(float((least + part * span) ** 0.5), 2) if sized else 11.0 for part in parts]
         said = [_hover(result, row, e) for row, e in zip(by_mark[mark], found, strict=True)]
         x, y = ([_scaled(objective, e) for e in found] for objective in (right, up))
         series += [ChartSeries(name, "dots", x, y, style, said=said, sizes=sizes)] if found else []
@@ -204,22 +193,22 @@ def front_chart(result: SweepRows) -> Chart | None:
     at = best.estimates()
     star, name = MarkLook("second", symbol="star-open"), f"best by {_title(up)}"
     series.insert(0, ChartSeries(name, "dots", [_scaled(right, at)], [_scaled(up, at)], star, sizes=[_LARGE_PX + 10]))
-    x_axis, y_axis = (_axis(objective, result) for objective in (right, up))
+    ran = [row.estimates() for row in result.rows if row.status == "ok"]
+    x_axis, y_axis = (_axis(objective, ran) for objective in (right, up))
     corner = f"{'up' if up.most else 'down'} and to the {'right' if right.most else 'left'}"
     words = f"Each symbol is a cell; {corner} is better. The star is the best by the first objective, "
     words += f"{cell_words(result, best.cell)}."
     if sized is not None and high > low:
-        words += (
-            f" The larger the symbol, the higher its {_title(sized)}: {_shown(low, sized)} to {_shown(high, sized)}."
-        )
+        unit = " %" if quantity(sized.metric).unit == "share" else ""
+        words += f" The larger the symbol, the higher its {_title(sized)}: {low:.3g}{unit} to {high:.3g}{unit}."
     if left_out:
         words += f" {units.plural(left_out, 'beaten cell')} not drawn."
     title = units.capital(f"{_title(up)} against {_title(right)}")
     return Chart("front", title, words, Plot(x_axis, (Panel(y_axis, tuple(series), height_px=360),)))
 
 
-def _axis(objective: Objective, result: SweepRows) -> ChartAxis:
-    values = [_scaled(objective, row.estimates()) for row in result.rows if row.status == "ok"]
+def _axis(objective: Objective, ran: Sequence[dict[str, Estimate]]) -> ChartAxis:
+    values = [_scaled(objective, found) for found in ran]
     low, high = min(values), max(values)
     room = 0.08 * ((high - low) or high or 1.0)
     unit = {"seconds": ", s", "share": ", %"}.get(quantity(objective.metric).unit, "")
@@ -243,17 +232,6 @@ def _scaled(objective: Objective, found: dict[str, Estimate]) -> float:
     return found[objective.metric].mean * (100.0 if quantity(objective.metric).unit == "share" else 1.0)
 
 
-def _shown(value: float, objective: Objective) -> str:
-    return f"{value:.3g}{' %' if quantity(objective.metric).unit == 'share' else ''}"
-
-
-def _px(value: float, low: float, high: float) -> float:
-    """The width of a symbol; its area grows with the value."""
-    part = (value - low) / (high - low) if high > low else 0.3
-    area = _SMALL_PX**2 + part * (_LARGE_PX**2 - _SMALL_PX**2)
-    return round(float(area**0.5), 2)
-
-
 # --- The cells of a sweep side by side, and what each key does, as tables of a terminal and of a page.
 
 LEVELS_LEGEND = "* Pareto front, ~ not significantly beaten"
@@ -270,7 +248,9 @@ def cells(result: SweepRows, most: int = _MOST_ROWS) -> Table:
     A narrow terminal does without what binds each.
     """
     objectives, marks = result.pareto.objectives, result.pareto.marks
-    ran = sorted((row for row in result.rows if row.status == "ok"), key=lambda row: _order(row, objectives[0]))
+    first, way = objectives[0], -1.0 if objectives[0].most else 1.0
+    ran = [row for row in result.rows if row.status == "ok"]
+    ran.sort(key=lambda row: (way * row.estimates()[first.metric].mean, row.cell))
     shown = ran
     if len(ran) > most:
         worth = [row for row in ran if marks[row.cell] != "dominated"]
@@ -318,16 +298,13 @@ def _effect(result: SweepRows, axis: GridAxis) -> Table:
     balanced = [rows for rows in by_others.values() if len(rows) == len(axis.values)]
     shown = []
     for value in map(text_of, axis.values):
-        rows = [rows[value] for rows in (balanced or by_others.values()) if value in rows]
-        shown.append((value, *(_mean(o, rows) for o in objectives), f"{len(rows):,}"))
+        found = [rows[value].estimates() for rows in (balanced or by_others.values()) if value in rows]
+        sums = [math.fsum(estimates[o.metric].mean for estimates in found) for o in objectives]
+        means = [_plain(o, total / len(found)) if found else "-" for o, total in zip(objectives, sums, strict=True)]
+        shown.append((value, *means, f"{len(found):,}"))
     headings = (*(quantity(o.metric).heading for o in objectives), "cells")
     table = Table(f"by {axis.path}", (axis.path, *headings), tuple(shown), left=0)
     return replace(table, narrower=(replace(table, headings=(_last_word(axis), *headings)),))
-
-
-def _mean(objective: Objective, rows: Sequence[SweepRow]) -> str:
-    means = [row.estimates()[objective.metric].mean for row in rows]
-    return _plain(objective, math.fsum(means) / len(means)) if means else "-"
 
 
 def _keys(axes: Sequence[GridAxis]) -> list[str]:
@@ -338,11 +315,6 @@ def _keys(axes: Sequence[GridAxis]) -> list[str]:
 
 def _last_word(axis: GridAxis) -> str:
     return axis.path.rpartition(".")[2]
-
-
-def _order(row: SweepRow, objective: Objective) -> tuple[float, int]:
-    mean = row.estimates()[objective.metric].mean
-    return (-mean if objective.most else mean, row.cell)
 
 
 def _plain(objective: Objective, mean: float) -> str:

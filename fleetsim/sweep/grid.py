@@ -100,7 +100,7 @@ def grid_of(axes: Iterable[Axis]) -> Grid:
     """The grid of some axes. Raises InputError with all problems: none, too many cells, keys that overlap or must be
     the same in every cell, values that come twice."""
     grid = Grid(tuple(axes))
-    problems = []
+    problems = Problems()
     if not grid.axes:
         problems.append(
             Problem(flag("grid"), None, "nothing to sweep over", "for example --grid fleet.instances=4:32:2")
@@ -109,7 +109,9 @@ def grid_of(axes: Iterable[Axis]) -> Grid:
         if axis.path in _SHARED:
             rule = "is the same in every cell, so that cells differ by what they differ in and not by luck"
             problems.append(Problem(flag("grid"), axis.path, rule, text("give {}", _SHARED[axis.path])))
-        times = Counter(map(_shown, axis.values))
+        # 4 and 4.0 are one value, true and 1 are two
+        numbers = (isinstance(v, (int, float)) and not isinstance(v, bool) for v in axis.values)
+        times = Counter(v if number else repr(v) for v, number in zip(axis.values, numbers, strict=True))
         twice = (value for value, n in times.items() if n > 1)
         problems += [
             Problem(text("{} {}", flag("grid"), axis.path), v, "comes twice", "give every value once") for v in twice
@@ -123,14 +125,8 @@ def grid_of(axes: Iterable[Axis]) -> Grid:
         problems.append(
             Problem(flag("grid"), " x ".join(str(len(a.values)) for a in grid.axes), rule, "use larger steps")
         )
-    if problems:
-        raise InputError(problems)
+    problems.stop()
     return grid
-
-
-def _shown(value: Any) -> Any:
-    """A value as something that can be counted: 4 and 4.0 are one value, true and 1 are two."""
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else repr(value)
 
 
 # --- The axes of a grid, as a person says them: a text a key on the command line, a mapping in Python.

@@ -2,8 +2,7 @@
 
 Cells share their draws (replication r of all of them saw the same groups and latencies), so two of them are compared
 run by run: the interval of the differences is far narrower than the two intervals beside each other. A cell is better
-than another in a metric where that interval leaves 0 out and the difference matters (`estimates.py` has
-both
+than another in a metric where that interval leaves 0 out and the difference matters (`estimates.py` has both
 limits); otherwise the two are tied there. It *beats* the other when it is better in one objective and worse in none.
 
 front: not beaten, and no cell has better or equal means throughout. tied: has such a cell above it, but is not beaten:
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 
 from fleetsim import units
 from fleetsim.config.tree import did_you_mean
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import Problem, Problems
 from fleetsim.estimates import NEGLIGIBLE, WITHOUT_INTERVAL, t_quantile
 from fleetsim.faces import Text
 from fleetsim.job.result import Watch
@@ -64,7 +63,7 @@ def objectives_of(texts: Sequence[str] = ()) -> tuple[Objective, ...]:
     Raises InputError with all problems: unknown metrics, one twice, one of which neither way is better as such.
     """
     objectives: list[Objective] = []
-    problems = []
+    problems = Problems()
     for text in texts or DEFAULT:
         way, colon, name = text.strip().rpartition(":")
         if name not in BY_NAME:
@@ -80,8 +79,7 @@ def objectives_of(texts: Sequence[str] = ()) -> tuple[Objective, ...]:
             problems.append(Problem(_FLAG, name, "comes twice", "give it once"))
         else:
             objectives.append(Objective(name, way == "max" if colon else better == "more"))
-    if problems:
-        raise InputError(problems)
+    problems.stop()
     return tuple(objectives)
 
 

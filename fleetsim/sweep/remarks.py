@@ -36,26 +36,19 @@ def engine_notes(result: SweepRows, known: Collection[str] = ()) -> tuple[str, .
     given = [*result.design.given, *swept]
     told = dict.fromkeys(n for s in _distinct(result, "engine", "workload") for n in model_notes(s, given))
     found = [note for note in told if note not in known]
-    found += _rounded_notes(result)
+    path = "fleet.instances"
+    if path in swept and ("engine.dp" in swept or result.scenario.engine.dp > 1):
+        # counts that were rounded up to whole engines: the table shows what was asked for
+        ran = [row.cell for row in result.rows if row.status == "ok"]
+        counts = {(result.design.grid.values(c)[path], result.design.scenario(c).fleet.instances) for c in ran}
+        words = ", ".join(f"{asked} ran as {whole}" for asked, whole in sorted(counts) if asked != whole)
+        found += [f"{path} {words}: the ranks of an engine (engine.dp) come and go together"] if words else []
     if not is_given(PRICE, given):
         fleets = ((s.engine.gpu, s.cost) for s in _distinct(result, "engine"))
         found += price_notes(
             fleets, f"sweep each type by itself with --set {PRICE}=DOLLARS, or give --set cost.prices=FILE.csv"
         )
     return tuple(found)
-
-
-def _rounded_notes(result: SweepRows) -> Iterator[str]:
-    """Counts of cells that were rounded up to whole engines: the table shows what was asked for."""
-    path = "fleet.instances"
-    swept = [axis.path for axis in result.design.grid.axes]
-    if path not in swept or not ("engine.dp" in swept or result.scenario.engine.dp > 1):
-        return
-    ran = [row.cell for row in result.rows if row.status == "ok"]
-    counts = {(result.design.grid.values(c)[path], result.design.scenario(c).fleet.instances) for c in ran}
-    words = [f"{asked} ran as {whole}" for asked, whole in sorted(counts) if asked != whole]
-    if words:
-        yield f"{path} {', '.join(words)}: the ranks of an engine (engine.dp) come and go together"
 
 
 def _distinct(result: SweepRows, *sections: str) -> Iterator[Scenario]:

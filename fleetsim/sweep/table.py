@@ -5,7 +5,6 @@ The same sweep gives the same bytes: rows are sorted, settings fixed, and nothin
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import json
 import os
@@ -15,11 +14,11 @@ from typing import Any
 
 import fleetsim
 from fleetsim.errors import InputError, OutsideError, Problem
-from fleetsim.files import new_file, reason
+from fleetsim.files import new_file, whole
 from fleetsim.job.result import Watch
 from fleetsim.quantities import METRICS, RUN_METRICS
 from fleetsim.records import as_dict
-from fleetsim.sweep.cell import Design, Journal, SweepRow
+from fleetsim.sweep.cell import Design, Journal
 from fleetsim.sweep.grid import Axis
 from fleetsim.sweep.remarks import engine_sources
 from fleetsim.sweep.run import SweepRows
@@ -55,9 +54,9 @@ def columns_of(result: SweepRows) -> dict[str, list[Any]]:
     return columns
 
 
-def write_table(result: SweepRows, place: Path) -> None:
-    """Writes the table as the ending of the place says. Raises OSError."""
-    if place.suffix == ".csv":
+def write_table(result: SweepRows, place: Path, ending: str = "") -> None:
+    """Writes the table as the ending says, that of the place if there is none. Raises OSError."""
+    if (ending or place.suffix) == ".csv":
         columns = columns_of(result)
         with place.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
@@ -132,20 +131,19 @@ def sweep_document(result: SweepRows, warnings: tuple[str, ...]) -> dict[str, An
             for b in pareto.best
         ],
         "profiles": [as_dict(source) for source in engine_sources(result)],
-        "rows": [_row(result, row) for row in result.rows],
+        "rows": [
+            {
+                "cell": row.cell,
+                "values": design.grid.values(row.cell),
+                "status": row.status,
+                "reason": row.reason or None,
+                "pareto": pareto.marks.get(row.cell),
+                "binding": row.binding or None,
+                "metrics": {name: estimate(e) for name, e in row.estimates().items()},
+            }
+            for row in result.rows
+        ],
         "warnings": list(warnings),
-    }
-
-
-def _row(result: SweepRows, row: SweepRow) -> dict[str, Any]:
-    return {
-        "cell": row.cell,
-        "values": result.design.grid.values(row.cell),
-        "status": row.status,
-        "reason": row.reason or None,
-        "pareto": result.pareto.marks.get(row.cell),
-        "binding": row.binding or None,
-        "metrics": {name: estimate(e) for name, e in row.estimates().items()},
     }
 
 
@@ -199,15 +197,11 @@ class TableOutput:
 
     def write(self, result: SweepRows) -> None:
         """Writes the table beside its place, moves it there, and drops the journal. Raises OutsideError."""
-        beside = self.place.with_name(f".{os.getpid()}.{self.place.name}")
         try:
-            write_table(result, beside)
-            beside.replace(self.place)
-        except OSError as error:
+            with whole(self.place) as beside:
+                write_table(result, beside, self.place.suffix)
+        except OutsideError as error:
             kept = "" if self._journal is None else f"; the cells are kept in {self._journal.path}"
-            raise OutsideError(f"--out {str(self.place)!r}: cannot be written: {reason(error)}{kept}") from None
-        finally:
-            with contextlib.suppress(OSError):
-                beside.unlink(missing_ok=True)
+            raise OutsideError(f"--out {error}{kept}") from None
         if self._journal is not None:
             self._journal.discard()

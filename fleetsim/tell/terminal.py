@@ -166,23 +166,21 @@ class _Fitted:
     """The first way to tell a table that fits, as it is or with a word of a heading a line; else the last."""
 
     def __init__(self, table: Table) -> None:
-        self._ways: tuple[Block, ...] = (table, *table.narrower)
+        self._ways: list[Block] = []
+        for way in (table, *table.narrower):
+            self._ways.append(way)
+            if isinstance(way, Table):
+                headings = (heading if "," in heading else heading.replace(" ", "\n") for heading in way.headings)
+                self._ways.append(replace(way, headings=tuple(headings)))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for way in (way for told in self._ways for way in _heights(told)):
+        for way in self._ways:
             shown = _grid(way) if isinstance(way, Table) else drawn(way)
             if Measurement.get(console, options.update(max_width=_UNBOUNDED), shown).maximum <= options.max_width:
                 break
         yield shown
         if isinstance(way, Table) and way.note:
             yield Text(way.note, style="dim")
-
-
-def _heights(way: Block) -> tuple[Block, ...]:
-    if not isinstance(way, Table):
-        return (way,)
-    headings = (heading if "," in heading else heading.replace(" ", "\n") for heading in way.headings)
-    return way, replace(way, headings=tuple(headings))
 
 
 # --- Tables whose rows begin with words that may be long: no word is cut in two, at any width.
@@ -246,15 +244,14 @@ class _Wordy:
 def _widths(columns: Sequence[Sequence[str]], room: int) -> tuple[int, ...] | None:
     """Widths of one or two columns of words; None where a word would be broken, or a cell take many lines."""
     first, second = (*columns, ())[:2]
-    for width in range(_longest_word(first), room - _longest_word(second) + 1):
+    least, beside = (
+        max((len(word) for text in texts for word in text.split()), default=0) for texts in (first, second)
+    )
+    for width in range(least, room - beside + 1):
         rest = min(room - width, max(map(len, second), default=0))
         if all(_taken(t, w) <= _MOST_LINES for ts, w in ((first, width), (second, rest)) for t in ts):
             return (min(max(map(len, first)), max(width, room - rest)), rest)[: len(columns)]
     return None
-
-
-def _longest_word(texts: Sequence[str]) -> int:
-    return max((len(word) for text in texts for word in text.split()), default=0)
 
 
 def _taken(text: str, width: int) -> int:

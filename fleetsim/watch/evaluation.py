@@ -76,7 +76,10 @@ class Looker(Struct):
     def __call__(self, now_s: float) -> Look:
         """Raises PrometheusError and InputError where the window cannot be read; a window that can be read but not
         planned is a Look that says so."""
-        ahead = self._ahead_s(now_s)
+        if self.prometheus.clock_ahead_s is None:
+            self.prometheus.query("vector(1)", now_s)
+        ahead = self.prometheus.clock_ahead_s or 0.0
+        ahead = ahead if abs(ahead) > SKEW_S else 0.0
         # Asked in the server's time, answered in ours: whose clock is wrong does not matter, only that ages are right.
         end = now_s + ahead
         try:
@@ -129,12 +132,6 @@ class Looker(Struct):
     def _replayed(self, history: History) -> Replayed:
         facts = self.facts - {"fleet.instances"}
         return replay(history, self.base, given=self.given, facts=facts, from_file=self.from_file)
-
-    def _ahead_s(self, now_s: float) -> float:
-        if self.prometheus.clock_ahead_s is None:
-            self.prometheus.query("vector(1)", now_s)
-        ahead = self.prometheus.clock_ahead_s or 0.0
-        return ahead if abs(ahead) > SKEW_S else 0.0
 
     def _newest_s(self, history: History, end_s: float) -> float:
         """When the newest sample was taken. Prometheus shows a value for five minutes after its last sample, so the

@@ -145,7 +145,9 @@ class LogWatch(Struct):
             elif stamp[1] == 0 and self._seen is None and os.path.isfile(self.path):
                 self._wait("line", f"{self.path} is empty: waiting for its first step")
             elif stamp != self._seen:
-                self._replaced(stamp)
+                # another file in the place of the one that was read, or one that was emptied
+                if self._seen is not None and (stamp[0] != self._seen[0] or stamp[1] < self._seen[1]):
+                    self._begin(f"{self.path} is another file than before: what follows is of that one")
                 log = self._read()
                 if log is not None:
                     self._judge(self._found(log))
@@ -156,11 +158,6 @@ class LogWatch(Struct):
             if kind_of(reason) != kind_of(self._failed):
                 self.tell(f"this look failed: {reason}")
             self._failed = reason
-
-    def _replaced(self, stamp: Stamp) -> None:
-        """Tells of another file in the place of the one that was read, or of one that was emptied."""
-        if self._seen is not None and (stamp[0] != self._seen[0] or stamp[1] < self._seen[1]):
-            self._begin(f"{self.path} is another file than before: what follows is of that one")
 
     def _begin(self, text: str) -> None:
         """Forgets what was found, and says why."""

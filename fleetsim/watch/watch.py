@@ -25,7 +25,7 @@ from typing import Literal, Protocol
 from msgspec import Struct, field
 
 from fleetsim import units
-from fleetsim.errors import FleetsimError, InputError, Problem
+from fleetsim.errors import FleetsimError, Problem, Problems
 from fleetsim.faces import flag, text
 from fleetsim.policies.scaling import Damping, Held, damped
 from fleetsim.replay.diagnose.finding import Mend
@@ -143,15 +143,14 @@ class WatchLoop(Struct):
     _changes: int = 0
 
     def __post_init__(self) -> None:
-        problems = []
+        problems = Problems()
         if not (math.isfinite(self.every_s) and self.every_s >= 1):
             problems.append(Problem(flag("every"), self.every_s, "is a time of at least a second", "give 60s or so"))
         elif not (math.isfinite(self.stale_s) and self.stale_s >= 2 * self.every_s):
             every = flag("every", f"{self.every_s:g}s")
             rule = text("one missed evaluation of {} must not withdraw the recommendation", every)
             problems.append(Problem(flag("stale_after"), self.stale_s, rule, f"give {2 * self.every_s:g}s or more"))
-        if problems:
-            raise InputError(problems)
+        problems.stop()
 
     def run(self) -> None:
         """Evaluates until the clock says to stop; evaluations begin `every_s` apart, or as soon as they can."""
@@ -168,18 +167,16 @@ class WatchLoop(Struct):
         try:
             look = self.look(now)
         except Exception as error:  # noqa: BLE001 - nothing from outside, whatever it is, ends a watch
-            self._failed(reason_of(error))
+            reason = reason_of(error)
+            with self._lock:
+                new = kind_of(reason) != kind_of(self._error)
+                self._counts["failed"] += 1
+                self._error = reason
+            if new:
+                self.tell(f"this evaluation failed, the last good one holds until it is stale: {reason}")
         else:
             self._succeeded(look, self.clock.now())
         return self.status()
-
-    def _failed(self, error: str) -> None:
-        with self._lock:
-            new = kind_of(error) != kind_of(self._error)
-            self._counts["failed"] += 1
-            self._error = error
-        if new:
-            self.tell(f"this evaluation failed, the last good one holds until it is stale: {error}")
 
     def _succeeded(self, look: Look, now: float) -> None:
         with self._lock:

@@ -147,7 +147,7 @@ def test_a_disk_that_is_full_costs_no_cell_that_is_known(scenario: str, tmp_path
     assert len(output.read_text().splitlines()) == 7
 
 
-def full(result: object, place: Path) -> None:
+def full(*_: object) -> None:
     """What writing a table comes to on a full disk."""
     raise OSError(28, "No space left on device")
 

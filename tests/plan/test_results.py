@@ -46,7 +46,7 @@ def document() -> dict[str, Any]:
     )
     result = replicate(scenario)
     source, values = engine_source(scenario, 1), [flat(run) for run in result.values]
-    found: dict[str, Any] = json.loads(dumps(simulate_document(scenario, result.metrics, 3, source, (), values)))
+    found: dict[str, Any] = json.loads(dumps(simulate_document(scenario, 3, source, (), result.metrics, values)))
     return found
 
 

@@ -27,7 +27,7 @@ from fleetsim.calibrate.fit.identifiability import Prior, Weights, held_by, lack
 from fleetsim.calibrate.fit.knots import NEGLIGIBLE, Candidates, KnotChoice, choose, draws, folds, interval
 from fleetsim.config.engine_profile import Coefficients, EstimateFields, FitError, Ranges
 from fleetsim.engine.step_time import StepTime
-from fleetsim.errors import InputError
+from fleetsim.errors import Problems
 from fleetsim.records import replace
 
 DRAWS = 400
@@ -73,9 +73,12 @@ def fit(
     h is 0 unless g is 0 too and h predicts unseen loads clearly better: c added to all slopes of f and taken from both
     g and h changes no prediction, so one of the two can always be 0.
     """
-    if wrong := lacking(observations, prior):
-        raise InputError(wrong)
-    o = observations if prior is None else _joined(observations, prior.observations)
+    Problems(lacking(observations, prior)).stop()
+    o = observations
+    if prior is not None:  # the loads of a prior come after those that were measured
+        first, own = o.segment.max(initial=-1) + 1, prior.observations.segment
+        segment = (own - own.min(initial=0) + first).astype(np.int32)
+        o = in_a_row([o, replace(prior.observations, segment=segment)])
     sizes = tuple(float(s) for s in sorted(set(graph_sizes)))
     tokens, beyond = _shaping(o, observations)
     basis = candidates(tokens, sizes, pad=False)
@@ -97,12 +100,6 @@ def fit(
         if _clearly_better(stepped, best):
             best = stepped
     return _fit_of(best, observations, w, prior, seed)
-
-
-def _joined(a: Observations, b: Observations) -> Observations:
-    """One set of observations; the loads of b come after those of a."""
-    segment = b.segment - b.segment.min(initial=0) + a.segment.max(initial=-1) + 1
-    return in_a_row([a, replace(b, segment=segment.astype(np.int32))])
 
 
 def _shaping(o: Observations, measured: Observations) -> tuple[Array, NDArray[np.bool_]]:
@@ -167,12 +164,22 @@ def _fit_of(model: _Model, o: Observations, w: Weights, prior: Prior | None, see
     width = len(basis.knots)
     tokens = expanded(basis)
     curve = basis.curve(tokens) @ model.c[:width]
-    bends = _bends(tokens, curve)
+    # of a piecewise linear curve the ends are needed to draw it, and where the slope changes
+    bends = np.ones(len(tokens), np.bool_)
+    if len(tokens) > 2:
+        past, gone = tokens[2:] - tokens[:-2], tokens[1:-1] - tokens[:-2]
+        on_line = curve[:-2] + (curve[2:] - curve[:-2]) * gone / past
+        bends[1:-1] = np.abs(on_line - curve[1:-1]) > 1e-9 * curve[-1]
     tokens, curve = tokens[bends], curve[bends]
     estimates = _estimates(model, tokens, np.append(curve, model.c[width:]), prior, seed)
     knots, linear = len(tokens), dict(zip(LINEAR, estimates[len(tokens) :], strict=True))
     overhead = linear.pop(LINEAR[OVERHEAD])
-    assumed = model.assumed + _lost(model, o, w)
+    assumed = model.assumed
+    out = w.row[: len(o)] == 0.0
+    expected = model.of.rows[: len(o)][out] @ model.of.basis.merged(model.choice.keep) @ model.c
+    lost = float(np.sum(o.seconds[out] - expected) / np.sum(o.seconds))
+    if lost >= LOST:  # whatever caused it may come again
+        assumed += (f"{units.share(lost)} of the time measured went into outliers, which predictions leave out",)
     if prior is not None:
         kept, measured = model.of.kept(model.choice.keep), model.of.measured
         data, added = (kept.total(kept.weight * here)[0] for here in (measured, ~measured))
@@ -196,15 +203,6 @@ def _fit_of(model: _Model, o: Observations, w: Weights, prior: Prior | None, see
     )
 
 
-def _bends(x: Array, y: Array) -> NDArray[np.bool_]:
-    """Which points of a piecewise linear curve are needed to draw it: the ends, and where the slope changes."""
-    needed = np.ones(len(x), np.bool_)
-    if len(x) > 2:
-        on_line = y[:-2] + (y[2:] - y[:-2]) * (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
-        needed[1:-1] = np.abs(on_line - y[1:-1]) > 1e-9 * y[-1]
-    return needed
-
-
 def _estimates(model: _Model, tokens: Array, middle: Array, prior: Prior | None, seed: int) -> list[EstimateFields]:
     """f at the tokens and the linear coefficients, with intervals over all plausible choices of knots."""
     measured = np.zeros(model.of.grams.loads, np.bool_)
@@ -226,16 +224,6 @@ def _estimates(model: _Model, tokens: Array, middle: Array, prior: Prior | None,
     ]
 
 
-def _lost(model: _Model, o: Observations, w: Weights) -> tuple[str, ...]:
-    """Says so where what was left out took noticeable time: whatever caused it may come again."""
-    out = w.row[: len(o)] == 0.0
-    expected = model.of.rows[: len(o)][out] @ model.of.basis.merged(model.choice.keep) @ model.c
-    share = float(np.sum(o.seconds[out] - expected) / np.sum(o.seconds))
-    if share < LOST:
-        return ()
-    return (f"{units.share(share)} of the time measured went into outliers, which predictions leave out",)
-
-
 def _error(model: _Model, o: Observations, w: Weights, overhead_s: float) -> FitError:
     """Relative errors of the durations that count, each predicted by a fit to the other folds."""
     rows = model.of.rows[: len(o)] @ model.of.basis.merged(model.choice.keep)
@@ -245,10 +233,9 @@ def _error(model: _Model, o: Observations, w: Weights, overhead_s: float) -> Fit
         expected[fold == k] = rows[fold == k] @ c
     used = w.row[: len(o)] > 0
     off = np.abs(expected[used] / o.seconds[used] - 1.0)
-    return FitError(
-        observations=int(used.sum()),
-        left_out=int((~used).sum()),
-        median=units.short(float(np.median(off))),
-        p90=units.short(float(np.percentile(off, 90.0))),
-        overhead_s=overhead_s,
-    )
+    return FitError(observations=int(used.sum()), left_out=int((~used).sum()), **spread_of(off), overhead_s=overhead_s)
+
+
+def spread_of(off: Array) -> dict[str, float]:
+    """The median of relative errors, and what nine of ten are below."""
+    return {"median": units.short(float(np.median(off))), "p90": units.short(float(np.percentile(off, 90.0)))}

@@ -63,7 +63,9 @@ def weigh(o: Observations, rows: Array) -> Weights:
     load = np.unique(o.segment, return_inverse=True)[1].astype(np.int64)
     keys, unit = np.unique(2 * load + prompt, return_inverse=True)
     unit = unit.astype(np.int64)
-    cell = _cells(o, load)
+    # observations of a load that held the same decodes and prefill share a number
+    held = np.column_stack([load, o.sums()[:, [0, 2, 3]]])
+    cell = np.unique(held, axis=0, return_inverse=True)[1].reshape(-1)
     many = np.bincount(cell)[cell] >= ALIKE
     center = np.where(many, _medians(y, cell), y)
     keep = ~many | ((y < 2.0 * center) & (y > 0.5 * center))
@@ -77,12 +79,6 @@ def weigh(o: Observations, rows: Array) -> Weights:
         error = (y - expected) / scale
         row = _robust(error, cell, many, prompt, keep)
     return Weights(scale, row, unit, (keys // 2).astype(np.int64), _unit_weights(error, row, unit, keys))
-
-
-def _cells(o: Observations, load: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Observations of a load that held the same decodes and prefill share a number."""
-    held = np.column_stack([load, o.sums()[:, [0, 2, 3]]])
-    return np.unique(held, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _medians(values: Array, cell: NDArray[np.int64]) -> Array:
@@ -154,7 +150,20 @@ def lacking(o: Observations, prior: Prior | None) -> list[Problem]:
             rule = "finite numbers, seconds > 0, every one with an iteration that held something"
             wrong.append(Problem(name, units.plural(len(part), "duration"), rule, "leave out what was not measured"))
     if not wrong and prior is None:
-        wrong = _missing(o)
+        decoding, prompt = o.decodes > 0, o.prefill_tokens > 0
+        decodes, prompts = o.decodes[decoding], o.prefill_tokens[prompt]
+        remedy = (
+            "measure with fleetsim calibrate, add what is missing, or fill it in: --gpu and --model give a roofline"
+        )
+        for name, held, ratio, rule in (
+            ("decodes", decodes, TWICE, "decoding at two batch sizes, one at least twice the other"),
+            ("context tokens per decode", o.kv_tokens[decoding] / decodes, APART,
+             "decoding at two contexts, one at least 1.5 times the other"),
+            ("prefill_tokens", prompts, TWICE, "prompts of two lengths, one at least twice the other"),
+        ):  # fmt: skip
+            if not len(held) or held.max() < ratio * held.min():
+                span = f"{held.min():g} to {held.max():g}" if len(held) else "none"
+                wrong.append(Problem(f"observations: {name}", span, f"needs {rule}", remedy))
     if not wrong and not len(o):
         wrong = [Problem("observations", "none", "must be at least one duration", "measure, or use the prior as it is")]
     return wrong
@@ -165,27 +174,6 @@ def _sound(o: Observations) -> bool:
         return False
     complete = np.array_equal(np.unique(o.of), np.arange(len(o))) and bool(np.all(np.diff(o.of) >= 0))
     return complete and bool(np.all(o.seconds > 0) and np.all(o.tokens > 0))
-
-
-def _missing(o: Observations) -> list[Problem]:
-    """What a fit without a prior lacks."""
-    decoding, prompt = o.decodes > 0, o.prefill_tokens > 0
-    context = o.kv_tokens[decoding] / o.decodes[decoding]
-    checks = (
-        ("decodes", o.decodes[decoding], TWICE, "decoding at two batch sizes, one at least twice the other"),
-        ("context tokens per decode", context, APART, "decoding at two contexts, one at least 1.5 times the other"),
-        ("prefill_tokens", o.prefill_tokens[prompt], TWICE, "prompts of two lengths, one at least twice the other"),
-    )
-    remedy = "measure with fleetsim calibrate, add what is missing, or fill it in: --gpu and --model give a roofline"
-    return [
-        Problem(f"observations: {name}", _span(values), f"needs {rule}", remedy)
-        for name, values, ratio, rule in checks
-        if not len(values) or values.max() < ratio * values.min()
-    ]
-
-
-def _span(values: Array) -> str:
-    return f"{values.min():g} to {values.max():g}" if len(values) else "none"
 
 
 def separable(xx: Array) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
@@ -203,19 +191,15 @@ def separable(xx: Array) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
         (SEQ, "no prefill beside decodes: part of f"),
     ):
         use = np.append(np.ones(len(xx) - len(LINEAR), np.bool_), free)
-        place = np.flatnonzero(use).tolist().index(len(xx) - len(LINEAR) + j) if free[j] else -1
-        if place >= 0 and _own_share(xx[np.ix_(use, use)], place) < ALONE:
+        if not free[j]:
+            continue
+        # the share of its column's square that the other columns do not explain
+        root, _ = factor(xx[np.ix_(use, use)])
+        own = np.linalg.solve(root.T, np.flatnonzero(use) == len(xx) - len(LINEAR) + j)
+        if 1.0 / float(np.sum(own**2)) < ALONE:
             free[j] = False
             assumed.append(f"{LINEAR[j]} = 0 ({reason})")
     return free, tuple(assumed)
-
-
-def _own_share(xx: Array, j: int) -> float:
-    """The share of column j's square that the other columns do not explain."""
-    root, _ = factor(xx)
-    unit = np.zeros(len(xx))
-    unit[j] = 1.0
-    return 1.0 / float(np.sum(np.linalg.solve(root.T, unit) ** 2))
 
 
 def resting_on(

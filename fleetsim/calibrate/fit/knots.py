@@ -75,7 +75,12 @@ def choose(of: Candidates, free: NDArray[np.bool_]) -> KnotChoice:
     """
     measured, guessed = of.measured, of.guessed
     path = _path(of, free)
-    errors = np.array([_validated(of, keep, free) for keep in path])
+    # each unit's mean squared error under a fit without its fold
+    errors = np.zeros((len(path), len(of.fold)))
+    for row, keep in zip(errors, path, strict=True):
+        small = of.kept(keep)
+        for k, c in of.without_folds(keep, free).items():
+            row[of.fold == k] = small.errors(c)[of.fold == k]
     worse = errors - errors[int(np.argmin(errors[:, measured].mean(axis=1)))]
     unsure = np.maximum(UNSURE**2 / np.maximum(of.grams.weight, 1e-300), NOTICEABLE**2)
     close = _close(errors[:, measured]) & np.all((worse <= unsure) | ~measured, axis=1)
@@ -92,14 +97,6 @@ def _close(errors: Array) -> NDArray[np.bool_]:
     worse = errors - errors[int(np.argmin(errors.mean(axis=1)))]
     spread = worse.std(axis=1) / np.sqrt(worse.shape[1])
     return np.asarray(worse.mean(axis=1) <= WITHIN * spread + NEGLIGIBLE)
-
-
-def _validated(of: Candidates, keep: NDArray[np.bool_], free: NDArray[np.bool_]) -> Array:
-    """Each unit's mean squared error under a fit without its fold, shape (units,)."""
-    small, out = of.kept(keep), np.zeros(len(of.fold))
-    for k, c in of.without_folds(keep, free).items():
-        out[of.fold == k] = small.errors(c)[of.fold == k]
-    return out
 
 
 def folds(held: Array, load: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ import asyncio
 import os
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -175,7 +175,10 @@ class Client:
                 async with self._open("POST", "v1/completions", body, None) as response:
                     answered = True
                     if response.status == 429:
-                        wait_s = _retry_after(response.headers.get("Retry-After"), attempt)
+                        wait_s = 0.5 * 2**attempt
+                        with suppress(ValueError):  # none, or a date
+                            wait_s = float(response.headers.get("Retry-After") or "")
+                        wait_s = min(max(wait_s, 0.05), LONGEST_WAIT_S)
                     elif response.status == 401 and self.key.use_spare():
                         pass
                     else:
@@ -286,14 +289,6 @@ def _message(text: str) -> str:
     if isinstance(record, dict):
         record = record.get("message") or ""
     return f": {str(record)[:300]}" if record else ""
-
-
-def _retry_after(header: str | None, attempt: int) -> float:
-    try:
-        seconds = float(header or "")
-    except ValueError:  # none, or a date
-        seconds = 0.5 * 2**attempt
-    return min(max(seconds, 0.05), LONGEST_WAIT_S)
 
 
 async def _text(response: aiohttp.ClientResponse) -> str:

@@ -213,7 +213,13 @@ class ServerEngine(Struct):
             fields |= {"drafts": drafts.record()} if drafts is not None else {}
             fields |= {"iters": sum(len(iterations) for _, _, iterations in rows), "client_cpu": round(cpu, 3)}
             self.writer.put("seg", **which, wall=round(wall, 6), cut=cut, **fields)
-        self._watch_client(cpu, load)
+        if cpu > BUSY_CLIENT and not self._warned:
+            self._warned = True
+            what = f"{units.share(cpu, 0)} of a core ({load_words(load.phase, load.label)})"
+            text = f"the client itself was busy {what}: times are blurred there; "
+            text += "run it on an idle machine close to the server"
+            self.note(text)
+            self.tell(text)
         computed = sum(s.prompt_tokens - (s.cached_tokens or 0) for p in plays for s in p.streams)
         return Ran(self.now() - began, cut, each_s if load.phase == "decode" else None, computed)
 
@@ -240,16 +246,6 @@ class ServerEngine(Struct):
             for late in played.late:
                 mixed_rows(played.base, late, budget, rows, together=self.together)
         return played
-
-    def _watch_client(self, cpu: float, load: Load) -> None:
-        if cpu > BUSY_CLIENT and not self._warned:
-            self._warned = True
-            text = (
-                f"the client itself was busy {units.share(cpu, 0)} of a core ({load_words(load.phase, load.label)}): "
-                "times are blurred there; run it on an idle machine close to the server"
-            )
-            self.note(text)
-            self.tell(text)
 
 
 def _of_batch(played: Played, began: float, before: Gauges | None, after: Gauges | None) -> dict[str, Any]:

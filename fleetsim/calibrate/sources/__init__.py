@@ -22,8 +22,9 @@ from fleetsim.calibrate.sources.source import (
     text_of,
     unknown,
 )
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import Problem, Problems
 from fleetsim.files import reason
+from fleetsim.records import replace
 
 OPERATORS, SWEEP = "aiconfigurator", "vllm bench sweep"
 RECORDS = frozenset({"meta", "start", "it", "obs", "seg", "note", "phase", "end", "error"})
@@ -97,7 +98,7 @@ LOOKED_FOR = (
 def read_csv(rows: Sequence[Mapping[str, str]], path: str, how: FileReading) -> Source:
     """The rows of a CSV, each a run of its own. Raises InputError with all problems, by row."""
     columns = _columns(list(rows[0]), path)
-    means = "output" in columns and "context" not in columns and "prefill" not in columns
+    means = "output" in columns and not columns.keys() & {"context", "prefill"}
     named = [{name: row.get(header) for name, header in columns.items()} for row in rows]
     return read_benchmarks(CSV_OF_RUNS if means else CSV_OF_ITERATIONS, named, path, how)
 
@@ -106,7 +107,7 @@ def _columns(headers: Sequence[str], path: str) -> dict[str, str]:
     """Which header says what, times by their units. Raises InputError where one is missing or doubled."""
     columns: dict[str, str] = {}
     said: dict[str, str] = {}
-    problems = []
+    problems = Problems()
     for header in headers:
         key = re.sub(r"[^a-z0-9]+", "_", header.lower()).strip("_")
         stem, _, unit = key.rpartition("_")
@@ -126,8 +127,7 @@ def _columns(headers: Sequence[str], path: str) -> dict[str, str]:
     if not problems and ("batch" not in columns or not context or not columns.keys() & {"rate", *TIME}):
         rule = f"looked for {LOOKED_FOR}"
         problems.append(Problem(f"{path}: header", ",".join(headers), rule, "name the columns like that"))
-    if problems:
-        raise InputError(problems)
+    problems.stop()
     return columns
 
 
@@ -160,9 +160,5 @@ def _of_run(fields: DocumentFields, how: FileReading) -> list[Duration]:
     return measured_of(Run(prompt, output, batch, seconds, first_s, batch), how.budget, how.number)
 
 
-def _row(i: int, n: int) -> str:
-    return f": row {i + 2}"
-
-
-CSV_OF_RUNS = FileFormat("CSV", lambda row: True, _of_run, where=_row, notes=(MEANS,))
-CSV_OF_ITERATIONS = FileFormat("CSV", lambda row: True, _of_iteration, where=_row, notes=(), single=True)
+CSV_OF_RUNS = FileFormat("CSV", lambda row: True, _of_run, where=lambda i, n: f": row {i + 2}", notes=(MEANS,))
+CSV_OF_ITERATIONS = replace(CSV_OF_RUNS, durations=_of_iteration, notes=(), single=True)

@@ -64,8 +64,16 @@ def read_operators(path: str, given: Calibrate) -> Source:
     shape = model_shape(given.model)
     with _quiet():
         core = _core()
-        system = system or _system_of(given.gpu)
-        _check_system(core, system)
+        if not system and given.gpu is None:
+            rule, remedy = "operator tables are measured per system", "write aiconfigurator:h200_sxm, or add --gpu"
+            raise InputError([Problem(flag("from"), "aiconfigurator", rule, remedy)])
+        if not system:  # H200-SXM as h200_sxm
+            system = gpu_spec(given.gpu or "").name.lower().replace("-", "_").removesuffix("_80gb")
+        tables = Path(os.path.dirname(core.__file__)) / "systems"
+        known = sorted(p.stem for p in tables.glob("*.yaml") if (tables / "data" / p.stem).is_dir())
+        if system not in known:
+            rule = f"must be one of {', '.join(known)}"
+            raise InputError([Problem(flag("from"), f"aiconfigurator:{system}", rule, "name a system")])
         tp = given.tp or 1
         with tempfile.TemporaryDirectory() as folder:
             name = _config_folder(given.model, shape, Path(folder))
@@ -114,8 +122,12 @@ def _read(
     facts |= {"engine_version": str(tables), "kv_blocks": blocks}
     with suppress(InputError):  # of a GPU that fleetsim does not know
         facts["gpu"] = gpu_spec(system).name
-    what = f"aiconfigurator {_release()}, {system}"
-    return Source(path, what, observations, runs, single=True, facts=facts, assumed=ASSUMED)
+    release = "of unknown release"
+    with suppress(PackageNotFoundError):
+        release = version("aiconfigurator-core")
+    return Source(
+        path, f"aiconfigurator {release}, {system}", observations, runs, single=True, facts=facts, assumed=ASSUMED
+    )
 
 
 def _iterations(engine: Any, shape: ModelShape, kv_tokens: int) -> list[Duration]:
@@ -156,30 +168,6 @@ def _core() -> Any:
     except ImportError as error:
         raise OutsideError(f"aiconfigurator is not installed ({error}): {INSTALL}") from None
     return core
-
-
-def _release() -> str:
-    try:
-        return version("aiconfigurator-core")
-    except PackageNotFoundError:
-        return "of unknown release"
-
-
-def _check_system(core: Any, system: str) -> None:
-    folder = Path(os.path.dirname(core.__file__)) / "systems"
-    known = sorted(p.stem for p in folder.glob("*.yaml") if (folder / "data" / p.stem).is_dir())
-    if system not in known:
-        raise InputError(
-            [Problem(flag("from"), f"aiconfigurator:{system}", f"must be one of {', '.join(known)}", "name a system")]
-        )
-
-
-def _system_of(gpu: str | None) -> str:
-    """H200-SXM as h200_sxm; raises InputError without a GPU."""
-    if gpu is None:
-        rule = "operator tables are measured per system"
-        raise InputError([Problem(flag("from"), "aiconfigurator", rule, "write aiconfigurator:h200_sxm, or add --gpu")])
-    return gpu_spec(gpu).name.lower().replace("-", "_").removesuffix("_80gb")
 
 
 def _config_folder(model: str, shape: ModelShape, folder: Path) -> str:

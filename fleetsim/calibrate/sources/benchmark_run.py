@@ -146,8 +146,12 @@ def windows_of(t: TokenTimes, budget: int, number: int) -> list[Duration]:
             continue
         if count / b < LEAST_ITERATIONS:
             continue
-        contexts = _context_seconds(t, overlap, low, high) / seconds
-        found.append(_window(seconds, count / b, b, contexts, _within(prefills, low, high), number))
+        # the integral over the window of the tokens in the caches of decoding requests (prompt + tokens made - 1)
+        contexts = 0.0
+        for s, prompt in ((t.tokens_s[i], t.prompt_tokens[i]) for i in np.flatnonzero(overlap > 0.0)):
+            spans = np.clip(np.minimum(s[1:], high) - np.maximum(s[:-1], low), 0.0, None)
+            contexts += float(spans @ (prompt + np.arange(len(spans))))
+        found.append(_window(seconds, count / b, b, contexts / seconds, _within(prefills, low, high), number))
     return found
 
 
@@ -190,16 +194,6 @@ def _window(seconds: float, iterations: float, b: float, kv: float, prefill: Arr
     rows[:, 0], rows[:, 1] = b, kv
     rows[0, 2:] = tokens * n / iterations, pairs * n / iterations
     return Duration(seconds / iterations * n, rows, run=number)
-
-
-def _context_seconds(t: TokenTimes, overlap: Array, low: float, high: float) -> float:
-    """Integral over the window of the tokens in the caches of decoding requests (prompt + tokens made - 1)."""
-    total = 0.0
-    for i in np.flatnonzero(overlap > 0.0):
-        s = t.tokens_s[i]
-        spans = np.clip(np.minimum(s[1:], high) - np.maximum(s[:-1], low), 0.0, None)
-        total += float(spans @ (t.prompt_tokens[i] + np.arange(len(spans))))
-    return total
 
 
 def batch_iterations(requests: int, prompt_tokens: int, output_tokens: int, slots: int, budget: int) -> Array:

@@ -111,9 +111,8 @@ def _serve(fields: DocumentFields, how: FileReading) -> list[Duration]:
         return fields.refused("mean_itl_ms", between_s, "must be > 0 where requests have more than one token")
     waited_s, decoding_s = (first_s or 0.0) * completed, between_s * (output - completed)  # of all requests together
     cap = fields.number("max_concurrency", above=True)
-    full = (
-        None if cap is None else cap * decoding_s / (waited_s + decoding_s or 1.0)
-    )  # the others wait for their prompt
+    # the others wait for their prompt
+    full = None if cap is None else cap * decoding_s / (waited_s + decoding_s or 1.0)
     run = Run(
         prompt / completed,
         output / completed,
@@ -257,11 +256,6 @@ def _holds(*marks: str) -> Callable[[Document], bool]:
     return lambda document: any(set(mark.split()) <= document.keys() for mark in marks)
 
 
-def _is_report(document: Document) -> bool:
-    benchmarks = document.get("benchmarks")
-    return isinstance(benchmarks, list) and all(isinstance(b, dict) and "metrics" in b for b in benchmarks)
-
-
 SERVE = FileFormat(
     "vllm bench serve",
     _holds("duration completed total_input_tokens total_output_tokens"),
@@ -279,7 +273,10 @@ OFFLINE = FileFormat(
 )
 GUIDELLM = FileFormat(
     "guidellm",
-    _is_report,
+    lambda document: (
+        isinstance(found := document.get("benchmarks"), list)
+        and all(isinstance(b, dict) and "metrics" in b for b in found)
+    ),
     _guidellm,
     _guidellm_facts,
     _benchmarks,

@@ -168,13 +168,10 @@ def fill_kv(worker: Any) -> int:
 
 def published(fields: Mapping[str, Any], args: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
     """The record as it may be published: every absolute path cut down to its last part, secrets starred out."""
-    secrets = {str(v) for source in (args, environment) for k, v in source.items() if _secret(k, v)}
+    said = [(k, v) for source in (args, environment) for k, v in source.items() if isinstance(v, str) and v]
+    secrets = {v for k, v in said if k.lower().endswith(("token", "key", "secret", "password"))}
     text = json.dumps({**fields, "engine_args": dict(args), "env": dict(environment)}, default=str)
     for secret in secrets:
         text = text.replace(json.dumps(secret)[1:-1], "***")
     cut: dict[str, Any] = json.loads(re.sub(r"(?<![\w.:/+-])(?:/[\w.@+-]+)+/(?=[\w.@+-])", "", text))
     return cut
-
-
-def _secret(name: str, value: object) -> bool:
-    return isinstance(value, str) and bool(value) and name.lower().endswith(("token", "key", "secret", "password"))

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -131,27 +131,18 @@ def run_child(spec: Spec, *, tell: Tell = lambda text: None) -> MeasurementOutco
     After a crash in the middle a fresh engine does the rest once, without the load that it crashed in. Raises
     OutsideError where no engine came up or the last one died; a keyboard interrupt stops the child and goes up.
     """
-    outcome = _with_restart(spec, tell)
+    begin = time.monotonic()
+    outcome = first = _once(spec, tell)
+    left_s = spec.budget_s - (time.monotonic() - begin)
+    if first.wrong and first.start_s is not None and left_s >= 2.0 * first.start_s + 10.0:
+        why = first.wrong.partition("\n")[0]
+        tell(f"the engine was lost ({why[:200]}); a fresh one goes on")
+        second = _once(replace(spec, budget_s=left_s, resume=True, skip=spec.skip + first.crashed), tell)
+        counts = {"loads": first.loads + second.loads, "failed": first.failed + second.failed}
+        outcome = replace(second, **counts, said=f"one load was left out, the engine was lost in it: {why}")
     if outcome.wrong:
         raise OutsideError(outcome.wrong)
     return outcome
-
-
-def _with_restart(spec: Spec, tell: Tell) -> MeasurementOutcome:
-    begin = time.monotonic()
-    first = _once(spec, tell)
-    left_s = spec.budget_s - (time.monotonic() - begin)
-    if not first.wrong or first.start_s is None or left_s < 2.0 * first.start_s + 10.0:
-        return first
-    why = first.wrong.partition("\n")[0]
-    tell(f"the engine was lost ({why[:200]}); a fresh one goes on")
-    second = _once(replace(spec, budget_s=left_s, resume=True, skip=spec.skip + first.crashed), tell)
-    return replace(
-        second,
-        loads=first.loads + second.loads,
-        failed=first.failed + second.failed,
-        said=f"one load was left out, the engine was lost in it: {why}",
-    )
 
 
 def _once(spec: Spec, tell: Tell) -> MeasurementOutcome:
@@ -206,9 +197,15 @@ def stop(child: subprocess.Popen[bytes]) -> None:
 
 
 def _outcome(spec: Spec, followed: Followed, code: int, stopped: bool, log_from: int) -> MeasurementOutcome:
-    log = _tail(Path(spec.log), log_from)
+    log: list[str] = []
+    with contextlib.suppress(OSError), open(spec.log, "rb") as file:
+        file.seek(max(log_from, os.fstat(file.fileno()).st_size - LOG_BYTES))
+        log = file.read().decode(errors="replace").splitlines()
     starts, ends, errors = (followed.all_of(kind) for kind in ("start", "end", "error"))
     end, error = ends[-1] if ends else {}, str(errors[-1].get("err", "")) if errors else ""
+    # What was begun last is the load that it was lost in, unless it ended or failed by itself.
+    done = (r for r in followed.records if (r.get("t") == "seg" and r.get("ph") != "warmup") or _words(r))
+    last = next((r for r in reversed([*done]) if r["t"] != "end"), {})
     wrong = ""
     if code and stopped:
         over = f"{spec.budget_s:.0f} s and {GRACE_S:.0f} s of grace"
@@ -223,24 +220,8 @@ def _outcome(spec: Spec, followed: Followed, code: int, stopped: bool, log_from:
         left_out=int(end.get("left_out", 0)),
         failed=int(end.get("failed", 0)),
         start_s=sum(starts[0].get(name) or 0.0 for name in ("import_s", "init_s")) if starts else None,
-        crashed=_crashed(followed.records),
+        crashed=(key_of(last["ph"], last["lab"]),) if last.get("t") == "load" else (),
     )
-
-
-def _crashed(records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The key of the load that was begun last, unless it ended or failed by itself."""
-    ended = (r for r in records if (r.get("t") == "seg" and r.get("ph") != "warmup") or (_words(r) and r["t"] != "end"))
-    last = next(reversed(list(ended)), None)
-    return (key_of(last["ph"], last["lab"]),) if last is not None and last["t"] == "load" else ()
-
-
-def _tail(path: Path, start: int) -> list[str]:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(start, path.stat().st_size - LOG_BYTES))
-            return file.read().decode(errors="replace").splitlines()
-    except OSError:
-        return []
 
 
 # --- Why an engine did not come up, or died: from what it said last, in words, with what to do about it.

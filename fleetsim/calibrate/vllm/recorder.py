@@ -201,8 +201,7 @@ class Recorder(Struct):
         row, start, ended = self._pending.pop(id(output), (None, 0.0, ()))
         if row is not None:
             for request_id in ended:
-                tracked = self.tracked.get(request_id)
-                if tracked is not None and tracked.first is None:
+                if (tracked := self.tracked.get(request_id)) is not None and tracked.first is None:
                     tracked.first = now
             for batch in (results or {}).values():
                 row[OUT] += sum([len(o.new_token_ids) for o in batch.outputs])  # a list: faster than a generator
@@ -211,7 +210,9 @@ class Recorder(Struct):
                 gone = [o.request_id for o in batch.outputs if o.finish_reason is not None]
                 row[FIN] += len(gone)
                 for request_id in gone:
-                    self._ended(request_id, now)
+                    self._prefilling.pop(request_id, None)
+                    if (tracked := self.tracked.get(request_id)) is not None:
+                        tracked.finish, tracked.tokens = now, tracked.request.num_output_tokens
             row[DT] = us(now - (start if row[IDLE] or self.last < self.epoch else self.last))
             row[DU], row[DV] = us(now - start), us(end - now)
             self._rows.append(row)
@@ -223,17 +224,10 @@ class Recorder(Struct):
         self.tally.own_s += perf_counter() - end
         return results
 
-    def _ended(self, request_id: str, now: float) -> None:
-        self._prefilling.pop(request_id, None)
-        tracked = self.tracked.get(request_id)
-        if tracked is not None:
-            tracked.finish, tracked.tokens = now, tracked.request.num_output_tokens
-
     def _on_preemption(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         self._preempted += 1
         self._prefilling.pop(request.request_id, None)
-        tracked = self.tracked.get(request.request_id)
-        if tracked is not None:
+        if (tracked := self.tracked.get(request.request_id)) is not None:
             tracked.preemptions += 1
         return self._preempt(request, *args, **kwargs)
 

@@ -47,8 +47,8 @@ def measure_sync(engine: VllmEngine, deadline_s: float) -> None:
 
     part("reset_prefix_cache_s", lambda: seconds_of(engine.core.reset_prefix_cache))
     _decoding(engine)
-    part("pause_keep_s", lambda: _pause(engine))
-    part("resume_to_next_result_s", lambda: _resume(engine))
+    part("pause_keep_s", lambda: seconds_of(lambda: _pause(engine)))
+    part("resume_to_next_result_s", lambda: seconds_of(lambda: _resume(engine)))
     part("slowdown", lambda: _slowdown(engine, in_worker))
     part("drain_s", lambda: seconds_of(engine.clear))
     engine.recorder.flush()
@@ -84,34 +84,25 @@ def _decoding(engine: VllmEngine) -> None:
         engine.step()
 
 
-def _pause(engine: VllmEngine) -> float:
-    """Seconds from the call to an engine at rest: what is under way ends first."""
-    recorder = engine.recorder
-
-    def pause() -> None:
-        engine.core.pause_scheduler(mode="keep", clear_cache=False)
-        before = None
-        while before != recorder.last:
-            before = recorder.last
-            if getattr(engine.core, "batch_queue", None):
-                engine.step()
-
-    return seconds_of(pause)
-
-
-def _resume(engine: VllmEngine) -> float:
-    """Seconds from the call to the first result with tokens."""
-    before = engine.recorder.last
-
-    def resume() -> None:
-        engine.core.resume_scheduler()
-        for _ in range(STEPS):
+def _pause(engine: VllmEngine) -> None:
+    """Until the engine is at rest: what is under way ends first."""
+    engine.core.pause_scheduler(mode="keep", clear_cache=False)
+    before = None
+    while before != engine.recorder.last:
+        before = engine.recorder.last
+        if getattr(engine.core, "batch_queue", None):
             engine.step()
-            if engine.recorder.last != before and engine.recorder.last_decodes:
-                return
-        raise RuntimeError(f"no token in {STEPS} iterations after resume")
 
-    return seconds_of(resume)
+
+def _resume(engine: VllmEngine) -> None:
+    """Until the first result with tokens."""
+    before = engine.recorder.last
+    engine.core.resume_scheduler()
+    for _ in range(STEPS):
+        engine.step()
+        if engine.recorder.last != before and engine.recorder.last_decodes:
+            return
+    raise RuntimeError(f"no token in {STEPS} iterations after resume")
 
 
 def _slowdown(engine: VllmEngine, in_worker: Callable[[Callable[[Any], Any]], Any]) -> float | None:

@@ -51,12 +51,11 @@ class Trace(Struct, frozen=True):
 
     def data(self, *, compressed: bool) -> bytes:
         """The document as the bytes of a file, gzip's if `compressed`: without a name or a time in them."""
-        buffer = io.BytesIO()
+        lines, buffer = (text.encode() for text in self.text()), io.BytesIO()
         if not compressed:
-            buffer.writelines(text.encode() for text in self.text())
-            return buffer.getvalue()
+            return b"".join(lines)
         with gzip.GzipFile(filename="", mode="wb", fileobj=buffer, mtime=0, compresslevel=6) as packed:
-            packed.writelines(text.encode() for text in self.text())
+            packed.writelines(lines)
         return buffer.getvalue()
 
 

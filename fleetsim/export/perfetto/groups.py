@@ -120,7 +120,9 @@ def stays_of(records: Records, picked: Ids, window: tuple[float, float]) -> list
                 continue
             end, how = finish, "finished"
             if finish < 0:
-                gone = _gone_s(group, aborted.get(g))
+                # when a sample that never finished was given up, None for one that was not
+                gone = float(group["ready_s"]) if group["ready_s"] >= 0 else None
+                gone = aborted.get(g) if group["status"] == G_ABORTED and group["left_s"] < 0 else gone
                 end, how = (window[1], "goes on") if gone is None else (gone, "aborted")
             if end > window[1]:
                 end, how = window[1], "goes on"
@@ -145,13 +147,6 @@ def stays_of(records: Records, picked: Ids, window: tuple[float, float]) -> list
 def _aborted_s(records: Records) -> dict[int, float]:
     """When groups were thrown away unfinished; the last time counts."""
     return dict(zip(records.discards["group"].tolist(), records.discards["time_s"].tolist(), strict=True))
-
-
-def _gone_s(group: Any, aborted_s: float | None) -> float | None:
-    """When a sample that never finished was given up, None for one that was not."""
-    if group["status"] == G_ABORTED and group["left_s"] < 0:
-        return aborted_s
-    return float(group["ready_s"]) if group["ready_s"] >= 0 else None
 
 
 def draw_groups(

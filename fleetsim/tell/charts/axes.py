@@ -127,7 +127,8 @@ def ratio_axis(title: str, low: float, high: float) -> ChartAxis:
     wide = log10(high / low)
     shown = _apart([t for t in ticks if low / _EDGE <= t <= high * _EDGE], _TICK * wide)
     room = 10 ** (0.04 * wide)
-    return ChartAxis(title, low / room, high * room, log=True, ticks=tuple((t, _ratio_words(t)) for t in shown))
+    words = ("same" if t == 1.0 else units.change(t - 1, 0) if t < 2 else f"x {t:g}" for t in shown)
+    return ChartAxis(title, low / room, high * room, log=True, ticks=tuple(zip(shown, words, strict=True)))
 
 
 def _apart(ticks: Sequence[float], least: float) -> list[float]:
@@ -142,12 +143,6 @@ def _apart(ticks: Sequence[float], least: float) -> list[float]:
             last = [*(last[:-1] if len(last) > 1 else last), side[-1]]
         kept += last[1:]
     return sorted(kept)
-
-
-def _ratio_words(ratio: float) -> str:
-    if ratio == 1.0:
-        return "same"
-    return units.change(ratio - 1, 0) if ratio < 2 else f"x {ratio:g}"
 
 
 class Clock(Struct, frozen=True):

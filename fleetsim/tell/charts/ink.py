@@ -34,7 +34,10 @@ _STROKES = {"x": "M{0} {0}L{1} {1}M{0} {1}L{1} {0}", "cross": "M0 {0}V{1}M{0} 0H
 def axis_line(x: ChartAxis, side: str = "") -> Iterator[str]:
     """The axis below a plot. side: how wide the plot is, as a class of the style sheet."""
     yield f'<svg class="plot axis {side}" height="22">'
-    ticks = "".join(_tick(at, text, side == "rows") for at, text in _fitting(x, 190 if side == "named" else 270))
+    near, ticks = 0.07 if side == "rows" else 0.02, ""
+    for at, text in _fitting(x, 190 if side == "named" else 270):
+        anchor = "start" if side == "rows" and at < near else "end" if at > 1 - near else "middle"
+        ticks += f'<line x1="{pct(at)}" x2="{pct(at)}" y2="5"/>{at_x(at, 18, text, anchor)}'
     yield f'<line x2="100%"/>{ticks}</svg>'
     yield f'<p class="x">{text_of(x.title)}</p>' if x.title else ""
 
@@ -46,12 +49,6 @@ def _fitting(x: ChartAxis, phone_px: float) -> list[tuple[float, str]]:
         most -= 1
         found = x.marks(most) if most > 1 and not x.ticks else found[::2]
     return found
-
-
-def _tick(at: float, text: str, no_room: bool) -> str:
-    near = 0.07 if no_room else 0.02
-    anchor = "start" if no_room and at < near else "end" if at > 1 - near else "middle"
-    return f'<line x1="{pct(at)}" x2="{pct(at)}" y2="5"/>{at_x(at, 18, text, anchor)}'
 
 
 def at_x(share: float, y: float, text: str, anchor: str) -> str:

@@ -67,12 +67,8 @@ def curve_chart(
     if recommended is not None:
         at = [e for one in curves for x, e in zip(one.x, one.estimates, strict=True) if x == recommended]
         name = star or f"recommended: {recommended:,g}"
-        x, y, said = (
-            [recommended] * len(at),
-            [scale * e.mean for e in at],
-            [f"{name}: {units.with_ends(e, how)}" for e in at],
-        )
-        series.append(ChartSeries(name, "dots", x, y, _STAR, said=said, sizes=[16.0] * len(at)))
+        y, said = [scale * e.mean for e in at], [f"{name}: {units.with_ends(e, how)}" for e in at]
+        series.append(ChartSeries(name, "dots", [recommended] * len(at), y, _STAR, said=said, sizes=[16.0] * len(at)))
         lines.append(Mark(recommended, star=True))
     across = tuple(Mark(scale * mark.at, mark.text) for mark in targets)
     heights = [v for s in series for values in (s.y, s.high) for v in values if v is not None]
@@ -115,11 +111,8 @@ def step_chart(
     for i, one in enumerate(series):
         times, values = thinned(np.asarray(one.times, dtype=float), np.asarray(one.values, dtype=float))
         made.append(ChartSeries(one.name, "steps", times.tolist(), values.tolist(), look(i)))
-    y = from_zero(
-        y_title,
-        [v or 0.0 for one in made for v in one.y] + [mark.at for mark in limits],
-        0.12 if begins is None else 0.2,
-    )
+    heights = [*(v or 0.0 for one in made for v in one.y), *(mark.at for mark in limits)]
+    y = from_zero(y_title, heights, 0.12 if begins is None else 0.2)
     ends = [x for one in made for x in one.x]
     x = ChartAxis(x_title, min(ends), max(*ends, min(ends) + 1e-9), grid=False)
     upright = () if begins is None else (begins,)
@@ -172,13 +165,8 @@ def histogram_chart(
         y = [*shares.tolist(), float(shares[-1])]  # a step ends where the last bin does
         series.append(ChartSeries(name, "steps", edges.tolist(), y, look(i), fill=i == 0))
     y_axis = from_zero("share of samples", [v or 0.0 for one in series for v in one.y], 0.12, after=" %")
-    top = max([float(edges[-1]), *(1.02 * cap.at for cap in caps)])
-    return Chart(
-        chart_id,
-        title,
-        words,
-        Plot(ChartAxis(x_title, 0.0, top, grid=False), (Panel(y_axis, tuple(series), height_px=220),), tuple(caps)),
-    )
+    x = ChartAxis(x_title, 0.0, max([float(edges[-1]), *(1.02 * cap.at for cap in caps)]), grid=False)
+    return Chart(chart_id, title, words, Plot(x, (Panel(y_axis, tuple(series), height_px=220),), tuple(caps)))
 
 
 def bins_of(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -201,25 +189,17 @@ def change_rows(
     one that matters. Left of zero is less, right is more."""
     rows = []
     for name, ratios, strong in changes:
-        marks = [
-            RowMark(
-                measure,
-                *(100.0 * (x - 1.0) for x in (r.mean, r.ci_low, r.ci_high)),
-                said=f"{name}: {measure} {units.ratio_change(r)}",
-            )
-            for measure, r in zip(measures, ratios, strict=True)
-            if r is not None
-        ]
+        known = [(measure, r) for measure, r in zip(measures, ratios, strict=True) if r is not None]
+        ends = ((100.0 * (x - 1.0) for x in (r.mean, r.ci_low, r.ci_high)) for _, r in known)
+        said = (f"{name}: {measure} {units.ratio_change(r)}" for measure, r in known)
+        marks = (RowMark(m, *e, said=s) for (m, _), e, s in zip(known, ends, said, strict=True))
         rows.append(ChartRow(name, "", tuple(marks), strong))
-    ends = [v for row in rows for m in row.marks for v in (m.low, m.high) if v is not None]
+    reached = [v for row in rows for m in row.marks for v in (m.low, m.high) if v is not None]
     looks = {measure: (measure, look(i)) for i, measure in enumerate(measures)}
-    return Chart(chart_id, title, words, Rows(_around_zero(x_title, ends, " %"), tuple(rows), looks, 0.0))
-
-
-def _around_zero(title: str, ends: Sequence[float], after: str = "") -> ChartAxis:
-    low, high = min([*ends, 0.0]), max([*ends, 0.0])
-    span = (high - low) or 1.0
-    return ChartAxis(title, low - 0.06 * span, high + 0.06 * span, after=after, grid=False)
+    low, high = min([*reached, 0.0]), max([*reached, 0.0])
+    room = 0.06 * ((high - low) or 1.0)
+    axis = ChartAxis(x_title, low - room, high + room, after=" %", grid=False)
+    return Chart(chart_id, title, words, Rows(axis, tuple(rows), looks, 0.0))
 
 
 def cause_bars(
