@@ -215,8 +215,13 @@ OF_OVERFLOW: tuple[Quantity, ...] = tuple(
         ("overflow_usd", "cost of its overflow per step", "money", "price of what went to its overflow / steps"),
     )
 )
+# Of runs whose samples may be lost without another in their place.
+(WHOLE,) = _read("""
+whole_share | samples trained whole | share | more | whole | of the batch | samples of the batch that are learned from
+    and were not cut / batch
+""")
 # What some runs have alone.
-RARE: tuple[Quantity, ...] = (*STATIONS, *OF_LIMITS, *OF_JUDGES, *OF_SPOT, *OF_OVERFLOW)
+RARE: tuple[Quantity, ...] = (*STATIONS, *OF_LIMITS, *OF_JUDGES, *OF_SPOT, *OF_OVERFLOW, WHOLE)
 RARE_METRICS: tuple[str, ...] = tuple(m.name for m in RARE)
 # All that a run may have; those of stations and of spot machines only where there are any.
 RUN_METRICS: tuple[str, ...] = (*METRICS, *RARE_METRICS)

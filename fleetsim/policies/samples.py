@@ -124,7 +124,7 @@ class Lost(Struct, frozen=True, kw_only=True):
 
     says: what becomes of it, in a few words. ends: it is scored and takes its place in the batch, as it is. told: its
     share of all rollouts stands beside the samples that are lost, which it is not among; the word for it. whole: the
-    batch has a whole rollout in the end.
+    batch has a whole rollout in the end, for sure.
     """
 
     says: str
@@ -138,7 +138,7 @@ LOST: Mapping[LostName, Lost] = complete(
     {
         "dropped": Lost(says="its group is trained without it"),
         "truncated": Lost(says="trained with what it has", ends=True, told="truncated"),
-        "retried": Lost(says="from its prompt, thrice at most", told="retried", whole=True),
+        "retried": Lost(says="from its prompt, thrice at most", told="retried"),
         "masked": Lost(says="in the batch, not learned from", ends=True),
         "withheld": Lost(says="its group is replaced", whole=True),
         "waited": Lost(says="until its end", ends=True, told="waited for", whole=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,8 @@ from fleetsim.config.scenario import has_spot
 from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, Problem, StuckError
-from fleetsim.policies.samples import AGE_ACTIONS
-from fleetsim.quantities import CACHE_HIT, EVALUATION_S, HOST_HIT, PREFILL_BUSY
+from fleetsim.policies.samples import AGE_ACTIONS, LOST
+from fleetsim.quantities import CACHE_HIT, EVALUATION_S, HOST_HIT, PREFILL_BUSY, WHOLE
 from fleetsim.sim.binding import binding_of
 from fleetsim.sim.fleet_settings import lent_instances, paces
 from fleetsim.sim.judges import judge_metrics, judged_here, judges_gpus
@@ -55,7 +56,7 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
     trained samples / mean length of all samples sent in the window (below 1: long samples are lost). samples_lost:
     share of the samples that were generated for nothing, see `_samples_lost`. prefill_busy_fraction: of disaggregated
     fleets. cache_hit, host_hit: where the host keeps copies of KV blocks.
-    stations: name -> see `station_metrics` and `judge_metrics`. spot: see `spot_metrics`.
+    stations: name -> see `station_metrics` and `judge_metrics`. spot: see `spot_metrics`. whole_share: see `_whole`.
     Raises InputError for a run that took no time, StuckError for one that learned nothing.
     """
     window = window or window_of(records)
@@ -65,7 +66,8 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         remedy = "give trainer.fixed_s, or an engine whose iterations take time"
         raise InputError([Problem("run", f"{span:g} s", "takes no time, so it has no rates", remedy)])
     masked = masked_in(records, window)
-    lost = _masked_samples(records, window)
+    cut = records.samples[records.samples["masked"] == 1]  # by a station or a time limit
+    lost = float(cut["made"][_trained_in(records, window)[cut["group"]]].sum()) if len(cut) else 0.0
     trained = float(steps["output_tokens"].sum()) - float(_of_samples(records, "made", masked).sum()) - lost
     if (too_old := masked.any() and not _trained_in(records, window).any()) or (lost and not trained > 0):
         path = "admission.max_age" if too_old else "stations"  # no count that a search may choose
@@ -77,15 +79,14 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
     gpu_s = gpu_seconds(records, window)
     waste = _waste(records, window, trained, lost)
     judges = judge_metrics(records, window)
+    stations = (station_metrics(records, window) if len(records.stations) else {}) | judges
     return {
         "step_s": window.step_s,
         "trainer_idle_fraction": float(steps["wait_s"].sum()) / span,
         "rollout_idle_fraction": idle / instance_s,
         "rollout_utilization": utilization(records, window),
         "sync_fraction": float(steps["sync_block_s"].sum()) / span,
-        "switch_fraction": float(steps["switch_s"].sum()) / span,
-        "checkpoint_fraction": float(steps["checkpoint_s"].sum()) / span,
-        "evaluation_fraction": float(steps["evaluation_s"].sum()) / span,
+        **{f"{of}_fraction": float(steps[f"{of}_s"].sum()) / span for of in ("switch", "checkpoint", "evaluation")},
         "not_training_fraction": sum(float(steps[name].sum()) for name in NOT_TRAINING) / span,
         "lent_fraction": _lent(records, window),
         "queue_depth": _mean_queue(records, window),
@@ -109,7 +110,8 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         **_of_host(records, window),
         **_of_evaluations(records, window),
         **({"spot": spot_metrics(records, window)} if has_spot(records.scenario) else {}),
-        **({"stations": station_metrics(records, window) | judges} if len(records.stations) or judges else {}),
+        **({"stations": stations} if stations else {}),
+        **_whole(records, window, stations),
     }
 
 
@@ -218,16 +220,17 @@ def masked_in(records: Records, window: StepWindow) -> NDArray[np.bool_]:
     return np.asarray(_taken_in(records, window) & (made - groups["version"] > limit))
 
 
-def _masks(records: Records) -> bool:
-    return any(station.lost == "masked" for station in stations_of(records.scenario).values())
-
-
-def _masked_samples(records: Records, window: StepWindow) -> float:
-    """Output tokens of the samples that a station or a time limit masked, in groups that were trained in the window."""
-    if not _masks(records):
-        return 0.0
-    samples = records.samples
-    return float(samples["made"][(samples["masked"] == 1) & _trained_in(records, window)[samples["group"]]].sum())
+def _whole(records: Records, window: StepWindow, found: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Share of the batches that is learned from and was not cut, where anything may be lost. Which samples were
+    truncated stands in no record: as many of them as of all whose generation ended. found: `station_metrics`."""
+    of, samples, steps = records.scenario, records.samples, len(window.steps)
+    losing = {n: s for n, s in stations_of(of).items() if not LOST[s.lost].whole and (s.failure_share or s.timeout_s)}
+    if not losing and (of.admission.max_age is None or not AGE_ACTIONS[of.admission.age_action].masks):
+        return {}
+    learned = (samples["status"] == DONE) & (samples["masked"] == 0) & _trained_in(records, window)[samples["group"]]
+    cut = steps * sum(found[name]["lost"] for name, station in losing.items() if station.lost == "truncated")
+    whole = np.count_nonzero(learned) / (steps * of.trainer.batch_samples)
+    return {WHOLE.name: whole * (1.0 - min(1.0, cut / max(1, _completed(records, window))))}
 
 
 def _trained_in(records: Records, window: StepWindow) -> NDArray[np.bool_]:
@@ -324,9 +327,7 @@ def _samples_lost(records: Records, window: StepWindow) -> dict[str, float]:
     group = records.samples["group"]
     counted = (trained | thrown_away)[group]
     # Of a group that was trained, the samples that were started beyond its size are lost too.
-    lost = (records.samples["status"] != DONE)[counted]
-    if _masks(records):
-        lost |= (records.samples["masked"] == 1)[counted]
+    lost = ((records.samples["status"] != DONE) | (records.samples["masked"] == 1))[counted]
     if thrown_away.any():
         lost |= thrown_away[group][counted]
     if not lost.any():
