@@ -37,6 +37,8 @@ from fleetsim.search.objective import Target
 _FINE = 4 / 3
 # A gain below this share of the objective is none.
 LEAST_GAIN = 0.02
+# Shares of a batch that are trained whole are others if they differ by more.
+_OTHERWISE = 0.005
 # By so much of itself a share that is lost may be larger in one look than in another, by luck.
 _LUCK = 0.05
 
@@ -281,10 +283,11 @@ def own_cost(a: Alternative) -> float:
 def _change(a: Alternative, counted: bool, *, mends: bool = False) -> Change:
     own = a.anew
     assert own is not None  # only those with a count of their own are moves
-    step_s, flag = own.trial.mean("step_s"), a.flag.counted if counted else a.flag.own
+    step_s, flag = own.trial.whole("step_s"), a.flag.counted if counted else a.flag.own
+    now, then = (trial.whole("step_s") / trial.mean("step_s") for trial in (own.instead_of, own.trial))
     return Change(
         a.text, flag, own.instances, own.instead_of.instances, own.saves_usd, own.saves_s, step_s, a.risk, mends,
-        a.permission, bool(a.flag.options),
+        a.permission, bool(a.flag.options), abs(now - then) > _OTHERWISE,
     )  # fmt: skip
 
 

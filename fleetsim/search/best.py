@@ -43,7 +43,7 @@ _TIMES = (1, 2, 4, 8)
 _CLOSE, _PAIR, _DECIDED, _SURE = 1.05, 2, 4, 0.97
 # Where both pools take turns, up to so many times the job's own count is looked at.
 _TURNS = 64
-# Where old samples are thrown away, more instances may make a step longer: so much of it is sure.
+# Where old samples are thrown away, or masked, more instances may make a step longer: so much of it is sure.
 _FALLS = 0.9
 # A count whose interval has a target within has up to so many times the runs.
 _MORE_RUNS = 4
@@ -177,7 +177,8 @@ class _Search:
     def _least(self, fine: float) -> int:
         """The count with the least objective: looked for by looks, decided between the closest by a long run each."""
         most = self._worth_a_look()
-        falls = _FALLS if AGE_ACTIONS[self._trials.scenario.admission.age_action].drops else 1.0
+        age = AGE_ACTIONS[self._trials.scenario.admission.age_action]
+        falls = _FALLS if age.drops or age.masks else 1.0
         bends = {bisect_left(self._counts, n) + 1 for n in _bends(self._trials.scenario)}
         looked = least(
             self._step_s, self._price, self._start, most, power=self._power, fine=fine,
