@@ -217,8 +217,7 @@ OF_OVERFLOW: tuple[Quantity, ...] = tuple(
 )
 # Of runs whose samples may be lost without another in their place.
 (WHOLE,) = _read("""
-whole_share | samples trained whole | share | more | whole | of the batch | samples of the batch that are learned from
-    and were not cut / batch
+whole_share | samples trained whole | share | more | whole | of the batch | samples learned from, not cut / batch
 """)
 # What some runs have alone.
 RARE: tuple[Quantity, ...] = (*STATIONS, *OF_LIMITS, *OF_JUDGES, *OF_SPOT, *OF_OVERFLOW, WHOLE)

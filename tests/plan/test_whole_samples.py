@@ -147,15 +147,18 @@ def test_the_recommended_count_its_range_and_its_moves_hold_by_brute_force(loses
 
 @pytest.mark.slow
 def test_the_plan_of_a_budget_cuts_no_more_than_its_steps_are_worth() -> None:
-    """All splits of eight GPUs, in long runs."""
+    """Splits of twelve GPUs, in long runs."""
     there = fs.load(None, **JOB).with_(LOSSES["episodes masked"])
-    found = there.plan(gpus=8)
-    first = found.to_dict()["recommendation"]
+    found = there.plan(gpus=12)
 
     def whole_s(instances: int) -> float:
-        split = {"fleet.instances": instances, "trainer.gpus": 8 - instances, "fleet.placement": "disaggregated"}
-        mean = there.with_(split).simulate().mean
+        split = {"fleet.instances": instances, "trainer.gpus": 12 - instances, "fleet.placement": "disaggregated"}
+        try:
+            mean = there.with_(split).simulate().mean
+        except fs.InputError:  # a trainer that does not fit
+            return math.inf
         return float(mean["step_s"] / mean["whole_share"])
 
-    mean = found.mean
-    assert mean["step_s"] / mean["whole_share"] <= 1.03 * min(map(whole_s, range(1, 8))), first["plan"]
+    every = [whole_s(n) for n in range(1, 12)]
+    assert min(every) < math.inf
+    assert found.mean["step_s"] / found.mean["whole_share"] <= 1.03 * min(every)
