@@ -147,16 +147,13 @@ preemptions_per_s prefix_hit finished_s aborted_share length_share dropped_share
 response_tokens.p99 mfu
 """
 WINDOW_METRICS: tuple[str, ...] = tuple(_IN_A_WINDOW.split())
-# Of runs of disaggregated engines alone, with evaluations alone, of engines whose host keeps copies of KV blocks, and
-# where stations or time limits may lose rollouts.
-PREFILL_BUSY, EVALUATION_S, CACHE_HIT, HOST_HIT, WHOLE = _read("""
+# Of runs of disaggregated engines alone, with evaluations alone, and of engines whose host keeps copies of KV blocks.
+PREFILL_BUSY, EVALUATION_S, CACHE_HIT, HOST_HIT = _read("""
 prefill_busy_fraction | prefill engines busy | share | | prefill busy | | seconds in which they compute prompts /
     seconds that they are up (engine.disaggregation)
 evaluation_s | an evaluation | seconds | less | | | mean of last answer - first request, of evaluations
 cache_hit | prompt tokens found in the KV cache | share | more | in cache | | found in the cache / prompt tokens
 host_hit | prompt tokens that came from the host | share | more | from host | | loaded from host memory / prompt tokens
-whole_rollouts | rollouts that are whole | share | more | | | trained to their own end, not cut, dropped or masked by a
-    station or a time limit / samples of the batches
 """)
 # Of runs with stations alone: whose workers, start-up or patience is limited (`sim/stations.py`).
 STATIONS: tuple[Quantity, ...] = tuple(
@@ -218,13 +215,17 @@ OF_OVERFLOW: tuple[Quantity, ...] = tuple(
         ("overflow_usd", "cost of its overflow per step", "money", "price of what went to its overflow / steps"),
     )
 )
+# Of runs whose samples may be lost without another in their place.
+(WHOLE,) = _read("""
+whole_share | samples trained whole | share | more | whole | of the batch | samples learned from, not cut / batch
+""")
 # What some runs have alone.
-RARE: tuple[Quantity, ...] = (*STATIONS, *OF_LIMITS, *OF_JUDGES, *OF_SPOT, *OF_OVERFLOW)
+RARE: tuple[Quantity, ...] = (*STATIONS, *OF_LIMITS, *OF_JUDGES, *OF_SPOT, *OF_OVERFLOW, WHOLE)
 RARE_METRICS: tuple[str, ...] = tuple(m.name for m in RARE)
 # All that a run may have; those of stations and of spot machines only where there are any.
 RUN_METRICS: tuple[str, ...] = (*METRICS, *RARE_METRICS)
 _ALL: dict[str, Quantity] = {
-    m.name: m for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY, EVALUATION_S, CACHE_HIT, HOST_HIT, WHOLE, *RARE)
+    m.name: m for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY, EVALUATION_S, CACHE_HIT, HOST_HIT, *RARE)
 }
 
 # What a user pays for, in money, time or quality of training; the other metrics say where it comes from. Throughput of

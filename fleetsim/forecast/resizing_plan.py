@@ -17,7 +17,7 @@ from fleetsim.faces import flag
 from fleetsim.forecast.schedule import CoursePoint, RunCourse
 from fleetsim.job.looks import looked
 from fleetsim.job.trainer_scaling import can_be
-from fleetsim.job.trials import Measure, unit_of, with_instances
+from fleetsim.job.trials import Measure, per_whole_step, unit_of, with_instances
 from fleetsim.policies.scaling import Damping, Held, damped
 from fleetsim.search.objective import usd_per_h
 from fleetsim.search.rate_matching import MOST_INSTANCES
@@ -261,7 +261,7 @@ def _steps(course: RunCourse, counts: list[int], measure: Measure) -> Floats:
         point, n = job
         try:
             bare = with_changes(point.scenario, {"run.warmup_steps": None})
-            return float(measure(looked(with_instances(bare, n)), 0)["step_s"])
+            return float(per_whole_step(measure(looked(with_instances(bare, n)), 0))["step_s"])
         except StuckError:
             return np.inf
 

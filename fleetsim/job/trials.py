@@ -23,6 +23,7 @@ from fleetsim.estimates import Estimate, differs, ratio_of
 from fleetsim.job.lengths import where_longest
 from fleetsim.job.looks import check_search, looked
 from fleetsim.job.trainer_scaling import count_words, counted, next_count, takes_turns, trainer_gpus
+from fleetsim.quantities import WHOLE
 from fleetsim.sim.processes import begin, begun, elsewhere, measured, some_free
 from fleetsim.sim.stop import stopping
 from fleetsim.sim.threads import beside, side_by_side
@@ -30,6 +31,8 @@ from fleetsim.sim.threads import beside, side_by_side
 # One run of a scenario: its metrics. The planner sees the simulator through this alone.
 Measure = Callable[[Scenario, int], Mapping[str, Any]]
 Tell = Callable[[str], None]
+# Metrics of a step that count for what it trains whole; so much counts of a batch nearly all of which is cut.
+PER_STEP, _LEAST_WHOLE = ("step_s", "cost_per_step"), 0.01
 # Long runs of a count, where each takes long.
 _FEW = 3
 
@@ -179,6 +182,11 @@ class Trial(Struct, frozen=True):
         """The mean of one metric over the replications."""
         return self.estimates[metric].mean
 
+    def whole(self, metric: str) -> float:
+        """The mean seconds, or dollars, of a step's worth of whole samples."""
+        known = WHOLE.name in self.estimates
+        return self.mean(metric) / (max(_LEAST_WHOLE, self.mean(WHOLE.name)) if known else 1.0)
+
 
 class Trials:
     """Runs of one scenario at any instance count. stuck: counts that get stuck, with the reason."""
@@ -282,6 +290,12 @@ def trial_of(instances: int, runs: Sequence[Mapping[str, Any]]) -> Trial:
     return Trial(instances, len(runs), flat(combine(numbers)), tuple(run["binding"] for run in runs))
 
 
+def per_whole_step(run: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A run whose seconds and dollars are those of a step's worth of whole samples (`search/objective.py`)."""
+    share = run.get(WHOLE.name, 1.0)
+    return run if share == 1.0 else {**run, **{name: run[name] / max(_LEAST_WHOLE, share) for name in PER_STEP}}
+
+
 Way = TypeVar("Way")
 Runs = Sequence[Mapping[str, Any]]
 
@@ -305,8 +319,8 @@ def runs_of(ways: Mapping[Way, Scenario], replications: int, measure: Measure) -
 
 
 def step_beside(runs: Runs, base: Runs) -> tuple[float, Estimate, bool]:
-    """Mean seconds of a step, their ratio to those of the job as it is, paired, and whether they differ by more than
-    chance."""
-    ratio = ratio_of(runs, base, "step_s")
+    """Mean seconds of a step, the ratio of what each trains whole to that of the job as it is, paired, and whether it
+    is more than chance."""
+    ratio = ratio_of([*map(per_whole_step, runs)], [*map(per_whole_step, base)], "step_s")
     step_s = sum(float(run["step_s"]) for run in runs) / len(runs)
     return step_s, ratio, differs(ratio, min(len(runs), len(base)))

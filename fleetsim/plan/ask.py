@@ -93,7 +93,7 @@ class PlanResult(Recommendation):
     def rows(self) -> list[dict[str, Any]]:
         """The plans, as under -o csv."""
         from fleetsim.job.metrics import with_intervals
-        from fleetsim.plan.plan import RANGED
+        from fleetsim.job.trials import PER_STEP
         from fleetsim.plan.space import gpus_of, usd_per_h, usd_per_token
         from fleetsim.plan.words import plan_words
 
@@ -110,7 +110,7 @@ class PlanResult(Recommendation):
                 "usd_per_trained_token": usd_per_token(row),
                 **{
                     f"{n}.range_{end}": x
-                    for n in RANGED
+                    for n in PER_STEP
                     for end, x in zip(("low", "high"), row.range_of(n), strict=True)
                 },
                 **with_intervals(row.estimates),

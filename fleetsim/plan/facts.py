@@ -10,9 +10,10 @@ from fleetsim.estimates import Estimate
 from fleetsim.job.facts import AHEAD_NOT_AGE, assumed_line, being_wrong, run_facts, run_line, swing_line
 from fleetsim.job.grounds import assumed_section, how_sure, observed_line, rests_on
 from fleetsim.job.metrics import CANDIDATE_METRICS
+from fleetsim.job.trials import PER_STEP
 from fleetsim.job.words import binding_line, idle_of_both, kind_of
 from fleetsim.plan import words
-from fleetsim.plan.plan import RANGED, Plans
+from fleetsim.plan.plan import Plans
 from fleetsim.plan.space import PlanRow, gpus_of, usd_per_h, usd_per_token
 from fleetsim.records import as_dict
 from fleetsim.search.workers import workers_of, workers_words
@@ -73,8 +74,8 @@ def front_table(result: Plans) -> Table:
     rows = tuple(
         (
             words.plan_words(row, several),
-            Words(_figures(row.step_s), f" {_ends(row.range_of('step_s'), _figures)}"),
-            Words(_usd(row.usd), f" {_ends(row.range_of('cost_per_step'), _figures)}"),
+            Words(_figures(row.mean("step_s")), f" {_ends(row.range_of('step_s'), _figures)}"),
+            Words(_usd(row.mean("cost_per_step")), f" {_ends(row.range_of('cost_per_step'), _figures)}"),
             _usd(1e6 * usd_per_token(row)),
             f"{usd_per_h(row):,.0f}",
             words.stale_words(row),
@@ -91,8 +92,8 @@ def found_table(found: Sequence[PlanRow]) -> Table:
     rows = tuple(
         (
             f"{f.scenario.engine.gpu} {words.share_words(f.choice.share)}: {words.engine_words(f.scenario)}",
-            _figures(f.step_s),
-            _usd(f.usd),
+            _figures(f.mean("step_s")),
+            _usd(f.mean("cost_per_step")),
         )
         for f in found
     )
@@ -101,18 +102,20 @@ def found_table(found: Sequence[PlanRow]) -> Table:
 
 def _chart(result: Plans) -> Chart | None:
     """The front: seconds over dollars of a step."""
-    rows = sorted(result.rows, key=lambda row: row.usd)
+    rows = sorted(result.rows, key=lambda row: row.mean("cost_per_step"))
+    at, steps = [row.mean("cost_per_step") for row in rows], [row.mean("step_s") for row in rows]
+    ends = [row.range_of("step_s") for row in rows]
     if len(rows) < 2:
         return None
     return curve_chart(
         "front",
         "Step against its cost",
         "Each symbol is a plan that no other beats in both, with the range of its step. Less is better.",
-        [Curve("plans", [row.usd for row in rows], [Estimate(row.step_s, *row.range_of("step_s")) for row in rows])],
+        [Curve("plans", at, [Estimate(mean, *of) for mean, of in zip(steps, ends, strict=True)])],
         x_title="US dollars per step",
         y_title="optimizer step",
         how="seconds",
-        recommended=result.best.usd,
+        recommended=result.best.mean("cost_per_step"),
         star=f"recommended: {words.share_words(result.best.choice.share)}",
     )
 
@@ -213,7 +216,8 @@ def plan_document(result: Plans, advice: Sequence[Mapping[str, Any]]) -> dict[st
 
 def found_data(found: PlanRow) -> dict[str, Any]:
     """One plan that was simulated before there was an answer, as it stands in a JSON document."""
-    return {"scenario": found.scenario.model_dump(mode="json"), "step_s": found.step_s, "cost_per_step": found.usd}
+    means = {name: found.mean(name) for name in PER_STEP}
+    return {"scenario": found.scenario.model_dump(mode="json"), **means}
 
 
 def _row(row: PlanRow) -> dict[str, Any]:
@@ -233,7 +237,7 @@ def _row(row: PlanRow) -> dict[str, Any]:
         "binding": row.binding,
         "usd_per_hour": usd_per_h(row),
         "usd_per_trained_token": usd_per_token(row),
-        "ranges": {name: list(row.range_of(name)) for name in RANGED},
+        "ranges": {name: list(row.range_of(name)) for name in PER_STEP},
         "scenario": row.scenario.model_dump(mode="json"),
         **{field: estimate(row.estimates[metric]) for field, metric in CANDIDATE_METRICS.items()},
     }

@@ -44,8 +44,6 @@ from fleetsim.size.assumptions import plan_assumptions, plan_warnings
 # --- Plans with all their runs, the rows that are shown, and what each forbidden thing would buy.
 
 PLACEMENT = "fleet.placement"
-# Metrics whose ranges are told of each row.
-RANGED = ("step_s", "cost_per_step")
 
 
 class Reach(Struct, frozen=True):

@@ -86,7 +86,7 @@ def headline(result: Plans) -> str:
     else:
         kind = "batch by batch" if share.kind == "colocated_sync" else "carrying unfinished samples over"
         text = f"{share.trainer_gpus:,} {gpu} shared in turn ({engines}), {kind}"
-    text = f"{_beside(text, row.scenario)}: a step of {units.seconds(row.step_s)}."
+    text = f"{_beside(text, row.scenario)}: a step of {units.seconds(row.mean('step_s'))}."
     if not result.feasible:
         assert result.budget.step_s is not None  # else it holds
         return f"No plan makes a step of {units.seconds(result.budget.step_s)}. The shortest: {text}"
@@ -130,8 +130,9 @@ def bought_words(bought: Bought, best: PlanRow) -> str:
     row = bought.row
     if row is None:
         return f"{says(bought.permission)}: no better plan by more than a percent"
-    step = f"{units.seconds(row.step_s)} ({_change(row.step_s / best.step_s, 'shorter', 'longer')})"
-    usd = f"{units.money(row.usd)} ({_change(row.usd / best.usd, 'less', 'more') if best.usd else 'the same'})"
+    step = f"{units.seconds(row.mean('step_s'))} ({_change(row.step_s / best.step_s, 'shorter', 'longer')})"
+    cheaper = _change(row.usd / best.usd, "less", "more") if best.usd else "the same"
+    usd = f"{units.money(row.mean('cost_per_step'))} ({cheaper})"
     found = f"{share_words(row.choice.share)}, {engine_words(row.scenario)}"
     return f"{says(bought.permission)}: a step of {step}, {usd}: {_beside(found, row.scenario)}"
 

@@ -20,7 +20,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate, Runs, differs, ratio_of
 from fleetsim.job.result import Later
-from fleetsim.job.trials import Trial, Trials, with_instances
+from fleetsim.job.trials import Trial, Trials, per_whole_step, with_instances
 from fleetsim.records import field_names
 from fleetsim.search.best import best_of, decided_trial
 from fleetsim.search.change import Change, Typed
@@ -37,6 +37,8 @@ from fleetsim.search.objective import Target
 _FINE = 4 / 3
 # A gain below this share of the objective is none.
 LEAST_GAIN = 0.02
+# Shares of a batch that are trained whole are others if they differ by more.
+_OTHERWISE = 0.005
 # By so much of itself a share that is lost may be larger in one look than in another, by luck.
 _LUCK = 0.05
 
@@ -62,23 +64,23 @@ class Anew(Struct, frozen=True):
     @property
     def step_ratio(self) -> float:
         """Its step / that of the job as it is; no gain beside a look that saw nothing but a burst of ready batches."""
-        now = self.instead_of.mean("step_s")
-        return self.trial.mean("step_s") / now if now else math.inf
+        now = self.instead_of.whole("step_s")
+        return self.trial.whole("step_s") / now if now else math.inf
 
     @property
     def saves_s(self) -> float:
         """Seconds that a step becomes shorter."""
-        return self.instead_of.mean("step_s") - self.trial.mean("step_s")
+        return self.instead_of.whole("step_s") - self.trial.whole("step_s")
 
     @property
     def saves_usd(self) -> float:
         """US dollars that a step becomes cheaper."""
-        return self.instead_of.mean("cost_per_step") - self.trial.mean("cost_per_step")
+        return self.instead_of.whole("cost_per_step") - self.trial.whole("cost_per_step")
 
     @property
     def gain(self) -> float:
         """The share by which step time x cost per step becomes less."""
-        cost, now = self.trial.mean("cost_per_step"), self.instead_of.mean("cost_per_step")
+        cost, now = (trial.whole("cost_per_step") for trial in (self.trial, self.instead_of))
         worth = self.scenario.targets.worth
         return 1.0 - math.pow(self.step_ratio, worth) * (cost / now if now else 1.0)
 
@@ -275,16 +277,17 @@ class Alternatives:
 
 def own_cost(a: Alternative) -> float:
     """US dollars of a step with the count of its own; infinite without one."""
-    return a.anew.trial.mean("cost_per_step") if a.anew is not None else math.inf
+    return a.anew.trial.whole("cost_per_step") if a.anew is not None else math.inf
 
 
 def _change(a: Alternative, counted: bool, *, mends: bool = False) -> Change:
     own = a.anew
     assert own is not None  # only those with a count of their own are moves
-    step_s, flag = own.trial.mean("step_s"), a.flag.counted if counted else a.flag.own
+    step_s, flag = own.trial.whole("step_s"), a.flag.counted if counted else a.flag.own
+    now, then = (trial.whole("step_s") / trial.mean("step_s") for trial in (own.instead_of, own.trial))
     return Change(
         a.text, flag, own.instances, own.instead_of.instances, own.saves_usd, own.saves_s, step_s, a.risk, mends,
-        a.permission, bool(a.flag.options),
+        a.permission, bool(a.flag.options), abs(now - then) > _OTHERWISE,
     )  # fmt: skip
 
 
@@ -295,7 +298,7 @@ def never_waits(trial: Trial) -> bool:
 
 def compared(lever: Lever, runs: Runs, base: Runs) -> Alternative:
     """One lever's runs beside those without it."""
-    n = len(runs)
+    n, runs, base = len(runs), *([per_whole_step(run) for run in of] for of in (runs, base))
 
     def mean(of: Runs, metric: str) -> float:
         return sum(float(run[metric]) for run in of) / n

@@ -26,7 +26,7 @@ from fleetsim.job.trainer_scaling import can_be, takes_turns
 from fleetsim.job.trials import Trial, Trials, unit_of, with_instances
 from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.search.bound import Bounds, PoolSizes
-from fleetsim.search.objective import FINE, Target, least, objective, price_per_s, whole_share
+from fleetsim.search.objective import FINE, Target, least, objective, price_per_s
 from fleetsim.search.rate_matching import MOST_INSTANCES, largest_that_runs, nearest, nearest_that_runs, smallest
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.work import most_instances
@@ -43,7 +43,7 @@ _TIMES = (1, 2, 4, 8)
 _CLOSE, _PAIR, _DECIDED, _SURE = 1.05, 2, 4, 0.97
 # Where both pools take turns, up to so many times the job's own count is looked at.
 _TURNS = 64
-# Where old samples are thrown away, more instances may make a step longer: so much of it is sure.
+# Where old samples are thrown away, or masked, more instances may make a step longer: so much of it is sure.
 _FALLS = 0.9
 # A count whose interval has a target within has up to so many times the runs.
 _MORE_RUNS = 4
@@ -127,7 +127,7 @@ class _Search:
             return most
         nothing = PoolSizes(np.array([float(most)]), np.zeros(1), np.zeros(1), [SyncTimes(0.0, 0.0, 0.0)])
         least_s = _FALLS * max(float(s[0]) for s in self._bounds.by_pools(scenario, nothing).values())
-        limit = min(self._beat, objective(scenario, guess, self._whole_s(self._trials.looks.at(guess, 1))))
+        limit = min(self._beat, objective(scenario, guess, self._trials.looks.at(guess, 1).whole("step_s")))
         within = bisect_right(range(guess, most + 1), limit, key=lambda n: objective(scenario, n, least_s))
         return max(guess, guess + within - 1)
 
@@ -144,11 +144,7 @@ class _Search:
         return decided_trial(self._trials, self._at(k), wanted, self._replications)
 
     def _step_s(self, k: int) -> float:
-        return self._whole_s(self._look(k))
-
-    def _whole_s(self, trial: Trial) -> float:
-        """Seconds of a step for each batch of whole rollouts that it trains."""
-        return trial.mean("step_s") / whole_share(self._trials.scenario, trial.mean)
+        return self._look(k).whole("step_s")
 
     def _floor_s(self, k: int) -> float:
         """Seconds that a step takes at least. Nothing is known of what no simulator measures; and GPUs that both use in
@@ -181,7 +177,8 @@ class _Search:
     def _least(self, fine: float) -> int:
         """The count with the least objective: looked for by looks, decided between the closest by a long run each."""
         most = self._worth_a_look()
-        falls = _FALLS if AGE_ACTIONS[self._trials.scenario.admission.age_action].drops else 1.0
+        age = AGE_ACTIONS[self._trials.scenario.admission.age_action]
+        falls = _FALLS if age.drops or age.masks else 1.0
         bends = {bisect_left(self._counts, n) + 1 for n in _bends(self._trials.scenario)}
         looked = least(
             self._step_s, self._price, self._start, most, power=self._power, fine=fine,
@@ -214,7 +211,7 @@ class _Search:
                 for n in filter(may_be_best, range(i + 1, len(close))):
                     self._trials.ahead(self._at(close[n]))
                 self._trials.ahead(self._at(min(long, key=long.__getitem__)), 1)
-            long[k] = self._objective(k, self._whole_s(self._long(k, 1)))
+            long[k] = self._objective(k, self._long(k, 1).whole("step_s"))
         return min(long, key=long.__getitem__)
 
     def _ahead(self, following: Callable[[], int | None]) -> None:

@@ -278,7 +278,8 @@ def _training_s(scenario: Scenario, lengths: DecodeLengths, pools: PoolSizes, se
     samples = scenario.trainer.batch_samples
     output = 0.0 if selects else lengths.mean
     tokens = 0.0 if loses_rollouts(scenario) else samples * (mean_prompt_tokens(scenario) + output)
-    return _least(scenario, "trainer_slowdown") * (pools.fixed_s + _LEFT * tokens * pools.per_token_s)
+    own_s = pools.fixed_s + _LEFT * tokens * pools.per_token_s if tokens else pools.fixed_s  # infinite: it does not fit
+    return _least(scenario, "trainer_slowdown") * own_s
 
 
 def _least(scenario: Scenario, factor: str) -> float:

@@ -65,7 +65,8 @@ class Change(Struct, frozen=True):
     """text: the change in words. flag: what to type for it. instances: the count that it needs, instead_of: the
     recommended one. mends: with it a fleet holds the targets, and without it none does. saves_usd, saves_s: of a step,
     below 0 where it costs more. risk: what it asks of the algorithm; permission: that, where the recipe does not allow
-    it by itself. in_words: what is set is no single flag, so it is told by its text.
+    it by itself. in_words: what is set is no single flag, so it is told by its text. whole: other shares of the samples
+    are lost with it, so it is told by what a step trains whole.
     """
 
     text: str
@@ -79,6 +80,7 @@ class Change(Struct, frozen=True):
     mends: bool = False
     permission: str | None = None
     in_words: bool = False
+    whole: bool = False
 
     @property
     def words(self) -> str:
@@ -102,10 +104,11 @@ class Change(Struct, frozen=True):
     @property
     def _saves(self) -> str:
         money, time = (f(abs(x)) for f, x in ((units.money, self.saves_usd), (units.seconds, self.saves_s)))
+        step = "a step's worth of whole samples" if self.whole else "a step"
         if abs(self.saves_s) <= _ALIKE * self.step_s:
-            return f"saves {money} a step" if self.saves_usd > 0 else f"costs {money} more a step"
+            return f"saves {money} {step}" if self.saves_usd > 0 else f"costs {money} more {step}"
         if self.saves_usd > 0 and self.saves_s > 0:
-            return f"saves {money} and {time} a step"
+            return f"saves {money} and {time} {step}"
         if self.saves_s > 0:
-            return f"saves {time} a step for {money} more"
-        return f"saves {money} a step, which takes {time} longer"
+            return f"saves {time} {step} for {money} more"
+        return f"saves {money} {step}, which takes {time} longer"

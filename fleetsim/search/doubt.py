@@ -110,7 +110,7 @@ class JointDoubt:
         targets: Sequence[Target] = (), rivals: Sequence[Counts] = (), own_is_rival: bool = False, alike: float = 0.0,
         long_s: Mapping[int, float] | None = None, long_rivals_s: Sequence[float] = (),
     ) -> None:  # fmt: skip
-        self.of, self.instances, self.laws, self._power = of, instances, laws, power
+        self.of, self.instances, self.laws, self._power, self._measure = of, instances, laws, power, measure
         self._own_is_rival, self._alike = own_is_rival, alike
         self.surface = surface_of(of, instances, laws, measure)
         self.rivals = [(surface_of(r, n := r.scenario.fleet.instances, laws, measure), n, r.price(n)) for r in rivals]
@@ -127,6 +127,10 @@ class JointDoubt:
         """The logarithm of a step over what the surface says of the likeliest case."""
         likeliest = self.factors(np.zeros((len(self.laws), 1)))
         return math.log(step_s / float(surface.step_s(instances, likeliest)[0]))
+
+    def told(self, of: Counts, surface: Surface) -> Surface:
+        """One of its surfaces with steps as they are told, whatever they lose."""
+        return surface_of(of, surface.instances, self.laws, self._measure, whole=False) if surface.lose else surface
 
     def counts(self, confidence: float = CONFIDENCE) -> tuple[int, int]:
         """The counts that are best in so many draws, from, to; the answer is one of them."""
@@ -239,13 +243,14 @@ class JointDoubt:
         return tuple(there)
 
 
-def surface_of(of: Counts, instances: int, laws: Laws, measure: Measure) -> Surface:
-    """What is known of the counts around an answer."""
+def surface_of(of: Counts, instances: int, laws: Laws, measure: Measure, whole: bool = True) -> Surface:
+    """What is known of the counts around an answer. whole: as of `Surface`."""
     powers = {of.near(instances * _RATIO**power) for power in _POWERS}
     first = {of.near(k * of.unit) for k in range(1, _EACH + 1)}
     counts = powers | {n for n in first if min(powers) <= n <= max(powers)}
     posts = (1.0,) if has_large_steps(of.scenario) else POSTS
-    return Surface(of.at, instances, counts, {of.near(share * instances) for share in posts}, _far(laws), measure)
+    near = {of.near(share * instances) for share in posts}
+    return Surface(of.at, instances, counts, near, _far(laws), measure, whole)
 
 
 def factors_of(laws: Laws, z: Floats, beside: Mapping[str, Curve] = MappingProxyType({})) -> Factors:

@@ -15,7 +15,7 @@ from fleetsim.config.scenario import Scenario, has_spot
 from fleetsim.estimates import Estimate
 from fleetsim.job.input_moves import MetricRanges
 from fleetsim.job.result import Later
-from fleetsim.job.trials import Trial, trial_of
+from fleetsim.job.trials import Trial, per_whole_step, trial_of
 from fleetsim.search.ranges import KnownMetrics, ranges_of
 
 # --- A choice that was simulated: by one look, or by all replications of long runs.
@@ -39,10 +39,15 @@ class Found(Generic[C]):
         """The mean of one metric over its runs."""
         return sum(float(run[metric]) for run in self.runs) / len(self.runs)
 
+    @cached_property
+    def whole(self) -> tuple[Mapping[str, Any], ...]:
+        """Its runs, of what is held against others: seconds and dollars of a step's worth of whole samples."""
+        return tuple(map(per_whole_step, self.runs))
+
     @property
     def step_s(self) -> float:
-        """Mean seconds of a step."""
-        return self.mean("step_s")
+        """Mean seconds of a step's worth of whole samples."""
+        return sum(float(run["step_s"]) for run in self.whole) / len(self.whole)
 
     @property
     def alone_s(self) -> float:
@@ -51,8 +56,8 @@ class Found(Generic[C]):
 
     @property
     def usd(self) -> float:
-        """Mean US dollars of a step."""
-        return self.mean("cost_per_step")
+        """Mean US dollars of a step's worth of whole samples."""
+        return sum(float(run["cost_per_step"]) for run in self.whole) / len(self.whole)
 
     @property
     def age(self) -> float:

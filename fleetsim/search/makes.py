@@ -174,7 +174,7 @@ def _fleet(trials: Trials, guess: int, targets: Sequence[Target], worst: float =
     best = best_of(trials, guess, targets, 1, fine=_FIRST, beat=math.inf if targets else worst)
     if targets and best.knee is None:
         return _Fleet(there, best.instances, False, price_per_s(there, best.instances))
-    step_s = trials.at(best.instances, 1).mean("step_s")
+    step_s = trials.at(best.instances, 1).whole("step_s")
     return _Fleet(there, best.instances, True, objective(there, best.instances, step_s))
 
 

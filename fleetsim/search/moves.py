@@ -11,11 +11,22 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.estimates import Runs, differs, ratio_of
+from fleetsim.estimates import Estimate, Runs, differs, ratio_of
 from fleetsim.job.looks import looked
 from fleetsim.job.result import Later
 from fleetsim.job.trainer_scaling import count_words, takes_turns
-from fleetsim.job.trials import Measure, Tell, Trial, Trials, runs_of, trial_of, unit_of, with_instances
+from fleetsim.job.trials import (
+    PER_STEP,
+    Measure,
+    Tell,
+    Trial,
+    Trials,
+    per_whole_step,
+    runs_of,
+    trial_of,
+    unit_of,
+    with_instances,
+)
 from fleetsim.job.words import reached_limits
 from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.records import replace
@@ -132,7 +143,7 @@ class _Beside:
     def step_by_look(self, name: str) -> float:
         """The step of a lever over that of the job, in looks; 0 where one of them says nothing."""
         found, base = self.look(self.levers[name].scenario) if name in self.levers else [], self.look(self.scenario)
-        return ratio_of(found, base, "step_s").mean if found and base else 0.0
+        return _over(found, base, "step_s").mean if found and base else 0.0
 
 
 def _told(beside: _Beside, name: str, moved: Alternative | None) -> Alternative | None:
@@ -235,9 +246,9 @@ class _Moves:
         if not helps:
             half = max(1, now.instances // unit_of(lever.scenario) // 2) * unit_of(lever.scenario)
             with_it, without = (self._beside.look(with_instances(job, half)) for job in (lever.scenario, scenario))
-            if not with_it or (without and not differs(ratio_of(with_it, without, "step_s"), 1)):
+            if not with_it or (without and not differs(_over(with_it, without, "step_s"), 1)):
                 return None
-        beat = (1.0 - least) * objective(scenario, now.instances, now.mean("step_s"))
+        beat = (1.0 - least) * objective(scenario, now.instances, now.whole("step_s"))
         trials = Trials(lever.scenario, self._measure)
         return anew(trials, now.instances, now, self._targets, look=True, beat=beat)
 
@@ -283,4 +294,9 @@ def _beyond(lever: Lever, more: Lever) -> Lever:
 
 def _helps(runs: Runs, base: Runs) -> bool:
     """Whether a look of a lever is shorter, or cheaper, at the same count."""
-    return any(ratio_of(runs, base, m).mean < 1.0 - LEAST_GAIN for m in ("step_s", "cost_per_step"))
+    return any(_over(runs, base, m).mean < 1.0 - LEAST_GAIN for m in PER_STEP)
+
+
+def _over(runs: Runs, base: Runs, metric: str) -> Estimate:
+    """A metric over that of the job, of what each trains whole."""
+    return ratio_of([*map(per_whole_step, runs)], [*map(per_whole_step, base)], metric)

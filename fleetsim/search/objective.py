@@ -6,6 +6,11 @@ the cost per step rises, it pays. The knee is where that ends: the count that mi
 
     step time * cost per step  =  step time^2 * price of both pools per second
 
+A step counts for the samples of its batch that are learned from and were not cut: a fleet too small to end its rollouts
+in time has short steps, and is no better for it. So every question takes seconds and dollars of a batch's worth of
+whole samples (`Trial.whole`). What is thrown away and generated anew makes the step longer by itself, and is not
+counted again.
+
 Step time over the count is no smooth curve (groups that do not divide, caps, rounding), so a descent ends in the next
 valley. The search is global, and few counts are simulated, because step time falls with the count: between two counts
 a < b no fleet is faster than b's and none is cheaper per second than a's, so that
@@ -32,11 +37,10 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.prices import Prices, prices_of
 from fleetsim.estimates import Estimate
 from fleetsim.job.trainer_scaling import takes_turns, trainer_gpus
-from fleetsim.quantities import WHOLE
 from fleetsim.records import replace
 from fleetsim.sim.judges import judges_usd_per_h
 from fleetsim.sim.pools import pools_paid
-from fleetsim.sim.stations import HOUR_S, loses_rollouts, workers_usd_per_h
+from fleetsim.sim.stations import HOUR_S, workers_usd_per_h
 
 # --- What a fleet must hold to be recommended, and the rule by which a simulated fleet holds it.
 
@@ -95,8 +99,6 @@ _TOLERANCE = 0.01
 FINE, _COARSE = 1.2, 1.5
 # What lies between two counts is above its bound by this share of what these are at the least.
 _SURE = 0.95
-# Of a batch nearly all of which is cut, so much counts.
-_LEAST_WHOLE = 0.01
 # A rollout GPU counts as at least this share of a trainer's.
 _LEAST_PRICE = 0.01
 
@@ -122,12 +124,6 @@ def objective(scenario: Scenario, instances: int, step_s: float, beside_usd: flo
     """What is to be least of a count with such a step. beside_usd: what a step costs beside the price of the count."""
     more = math.pow(step_s, scenario.targets.worth) * HOUR_S * beside_usd if beside_usd else 0.0
     return math.pow(step_s, 1.0 + scenario.targets.worth) * price_per_s(scenario, instances) + more
-
-
-def whole_share(scenario: Scenario, of: Callable[[str], float]) -> float:
-    """Share of the batch that no station and no time limit has cut, dropped or masked: a fleet that is too small to end
-    its rollouts in time has short steps, and is no better for it. of: a metric's mean."""
-    return max(_LEAST_WHOLE, of(WHOLE.name)) if loses_rollouts(scenario) else 1.0
 
 
 def beside_usd_per_h(scenario: Scenario) -> float:

@@ -84,7 +84,7 @@ class PlanCrews(Crewing):
             runs = [self._measure(here, r) for r in range(here.run.replications)]
         except StuckError:
             return math.inf
-        step_s = trial_of(here.fleet.instances, runs).mean("step_s")
+        step_s = trial_of(here.fleet.instances, runs).whole("step_s")
         return step_s if wanted.holds(step_s) else math.inf
 
     @cached_property

@@ -92,7 +92,7 @@ def known_of(
     if not axes and not others:
         return None
     try:
-        surface = surface_of(Counts(scenario), scenario.fleet.instances, axes, measure)
+        surface = surface_of(Counts(scenario), scenario.fleet.instances, axes, measure, whole=False)
         beside = {u.what: _alone(scenario, u, law, measure) for u, law in others}
     except StuckError:
         return None

@@ -34,7 +34,7 @@ from fleetsim.errors import StuckError
 from fleetsim.job.looks import looked
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.trainer_scaling import takes_turns
-from fleetsim.job.trials import Measure, run_ahead
+from fleetsim.job.trials import Measure, per_whole_step, run_ahead
 from fleetsim.job.uncertainty import UNCERTAIN, Axis
 from fleetsim.sim.threads import side_by_side
 
@@ -56,11 +56,12 @@ class ShortRun(Struct, frozen=True):
 
 
 class ShortRuns:
-    """Runs of one job with factors on its inputs. at: the job with so many instances. runs: how many. measure should
+    """Runs of one job with factors on its inputs. at: the job with so many instances. whole: their seconds are those of
+    a step's worth of whole samples. runs: how many; lose: whether any of them loses some for good. measure should
     remember runs."""
 
-    def __init__(self, at: At, measure: Measure) -> None:
-        self.runs, self._at, self._measure = 0, at, measure
+    def __init__(self, at: At, measure: Measure, whole: bool) -> None:
+        self.runs, self._at, self._measure, self._whole, self.lose = 0, at, measure, whole, False
 
     def job(self, instances: int, moved: Mapping[Axis, float]) -> Scenario:
         """The job with so many instances and its inputs off by these factors."""
@@ -84,6 +85,9 @@ class ShortRuns:
             run = self._measure(scenario, 0)
         except StuckError:
             return None
+        whole = per_whole_step(run)
+        self.lose |= whole is not run
+        run = whole if self._whole else run
         step, idle, held = (float(run[name]) for name in ("step_s", "trainer_idle_fraction", "sync_fraction"))
         return ShortRun(step, step * (1.0 - idle), step * held, float(run["staleness_steps"]["p99"]))
 
@@ -143,13 +147,15 @@ class Surface:
     """Metrics of the counts around an answer, in many joint cases at once.
 
     at: the job with so many instances. counts: those to simulate; posts: those of them that are looked at closely.
-    measure should remember runs. Raises StuckError where the answer gets stuck with a trainer that takes no time.
+    whole: steps are those of a step's worth of whole samples, not as they are told. measure should remember runs.
+    Raises StuckError where the answer gets stuck with a trainer that takes no time.
     """
 
     def __init__(
-        self, at: At, instances: int, counts: Collection[int], posts: Collection[int], far: Far, measure: Measure
-    ) -> None:
-        self._runs, self._far, self._n = ShortRuns(at, measure), far, instances
+        self, at: At, instances: int, counts: Collection[int], posts: Collection[int], far: Far, measure: Measure,
+        whole: bool = True,
+    ) -> None:  # fmt: skip
+        self._runs, self._far, self.instances = ShortRuns(at, measure, whole), far, instances
         self._turns = takes_turns(at(instances))
         # Of each count the trainer is the same.
         self._alike = not self._turns and len({at(n).trainer.gpus for n in posts}) == 1
@@ -179,6 +185,11 @@ class Surface:
     def runs(self) -> int:
         """How many short runs it took so far."""
         return self._runs.runs
+
+    @property
+    def lose(self) -> bool:
+        """Whether any of them loses samples for good."""
+        return self._runs.lose
 
     def extend(self, counts: Collection[int]) -> None:
         """Simulates rollout alone for further counts."""
@@ -216,7 +227,7 @@ class Surface:
         if moved:
             return max(_LEAST_S, mean_step_s(self._runs.job(instances, moved)))
         if instances not in self._trainer_s:
-            of = self._n if self._alike else instances
+            of = self.instances if self._alike else instances
             self._trainer_s[instances] = max(_LEAST_S, mean_step_s(self._runs.job(of, {})))
         return self._trainer_s[instances]
 
@@ -251,8 +262,8 @@ class Surface:
     def _trainer_curve(self) -> Curve:
         """What lengths do to the trainer's seconds: a cap cuts wide ones off."""
         ends = [factor for factor in self._far.get("lengths", ()) if factor != 1.0]
-        seconds = {x: self._seconds(self._n, x) for x in ends}
-        return curve_through({x: math.log(s / self._seconds(self._n)) for x, s in seconds.items()})
+        seconds = {x: self._seconds(self.instances, x) for x in ends}
+        return curve_through({x: math.log(s / self._seconds(self.instances)) for x, s in seconds.items()})
 
     def _moved(self) -> dict[Move, float]:
         """ln of what each move does to rollout alone, at the posts."""
@@ -261,7 +272,7 @@ class Surface:
         sync = self._far.get("sync", (1.0, 1.0))[1]
         slower: list[Move] = [("sync", n, sync) for n in self._posts if sync != 1.0]
         engine = [x for x in reversed(self._far.get("engine", ())) if x != 1.0]
-        test: list[Move] = [("engine", self._n, engine[0])] if engine else []
+        test: list[Move] = [("engine", self.instances, engine[0])] if engine else []
         found = self._simulated([*wanted, *slower, *test])
         if all(abs(found.pop(move, 0.0)) <= _ALIKE for move in test):
             return found
@@ -295,7 +306,7 @@ class Surface:
         wanted = [
             (n, factor)
             for n in posts
-            for even in (_EVEN if n == self._n else _EVEN_BESIDE)
+            for even in (_EVEN if n == self.instances else _EVEN_BESIDE)
             if (factor := (self._alone[n].step_s * math.exp(even) - self._held_s(n)) / self._seconds(n)) > _ALONE
             and factor * self._seconds(n) < MAX_SECONDS
         ]
@@ -310,7 +321,7 @@ class Surface:
                 found[n][math.log(own / alone_s)] = bump, math.log(max(_LEAST_S, run.busy_s) / own), run.staleness
         for own_nodes in found.values():
             low, high = min(own_nodes, default=math.inf), max(own_nodes, default=-math.inf)
-            own_nodes |= {x: of for x, of in found[self._n].items() if not low <= x <= high}
+            own_nodes |= {x: of for x, of in found[self.instances].items() if not low <= x <= high}
         return {n: self._over_grid(n, found[n]) for n in self._posts}
 
     def _over_grid(self, n: int, nodes: Mapping[float, tuple[float, float, float]]) -> Floats:

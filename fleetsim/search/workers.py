@@ -107,13 +107,13 @@ class Crew(Struct, frozen=True):
     @property
     def longer(self) -> float:
         """By which share a step is longer with fewer; negative where they are more."""
-        return self.other.mean("step_s") / self.with_them.mean("step_s") - 1.0
+        return self.other.whole("step_s") / self.with_them.whole("step_s") - 1.0
 
     @property
     def dearer(self) -> float:
         """The same of what a step costs."""
-        now = self.with_them.mean("cost_per_step")
-        return self.other.mean("cost_per_step") / now - 1.0 if now else 0.0
+        other, now = (trial.whole("cost_per_step") for trial in (self.other, self.with_them))
+        return other / now - 1.0 if now else 0.0
 
     def told(self) -> dict[str, object]:
         """As it stands in a JSON document."""
@@ -196,7 +196,7 @@ class Crewing:
         def value(n: int, counts: dict[str, int]) -> float:
             seen = self._seen(here := self._at(n, counts))
             usd = sum(seen.mean(f"stations.{name}.overflow_usd") for name in counts if self._pays_beyond(name))
-            return objective(here, n, seen.mean("step_s"), usd)
+            return objective(here, n, seen.whole("step_s"), usd)
 
         least, called = value(instances, workers), [name for name in workers if name not in self._judges]
         for way in (1, -1):
@@ -274,10 +274,11 @@ class Crewing:
         if name in self._judges or getattr(here.stations, name).overflow is None:
             return False
         none, some = (self._seen(with_workers(here, {name: k})) for k in (0, n))
-        if hardly and none.mean("step_s") > (1.0 + _HARDLY) * some.mean("step_s"):
+        if hardly and none.whole("step_s") > (1.0 + _HARDLY) * some.whole("step_s"):
             return False
-        ours, theirs = (seen.mean("step_s") ** (not hardly and here.targets.worth) for seen in (none, some))
-        return ours * (none.mean("cost_per_step") or 1.0) <= theirs * (some.mean("cost_per_step") or 1.0)
+        worth = 0.0 if hardly else here.targets.worth
+        costs = (of.whole("step_s") ** worth * (of.whole("cost_per_step") or 1.0) for of in (none, some))
+        return bool(next(costs) <= next(costs))
 
     def _some(self, here: Scenario, name: str, hardly: bool) -> int:
         """The same of those that are one at least."""
@@ -305,7 +306,7 @@ class Crewing:
         most, start = (max(1, math.ceil(free.mean(f"stations.{name}.workers_{what}"))) for what in ("most", "p99"))
         if not hardly:
             return self._least(here, name, start, most)
-        return self._least(here, name, start, most, longest_s=(1.0 + _HARDLY) * free.mean("step_s"), power=1.0)
+        return self._least(here, name, start, most, longest_s=(1.0 + _HARDLY) * free.whole("step_s"), power=1.0)
 
     def _least(
         self, here: Scenario, name: str, start: int, most: int, unit: int = 1, *, longest_s: float = math.inf,
@@ -339,8 +340,8 @@ class Crewing:
         return 1.0 + here.targets.worth
 
     def _step_s(self, here: Scenario) -> float:
-        """Seconds of a step, infinite where such a step is of no use."""
-        return self._seen(here).mean("step_s")
+        """Seconds of a step's worth of whole samples, infinite where such a step is of no use."""
+        return self._seen(here).whole("step_s")
 
     @property
     def _most(self) -> dict[str, int]:
@@ -368,13 +369,13 @@ class Crewing:
         """The engines of a judge that are best for a count of instances. hardly: as of `_best`; so where they cost
         nothing."""
         each, most = self._each(name), self._plenty(name)
-        limit = (1.0 + _HARDLY) * self._seen(with_workers(here, {name: most})).mean("step_s")
+        limit = (1.0 + _HARDLY) * self._seen(with_workers(here, {name: most})).whole("step_s")
         start = max(1, self._near[name] // each)
         pays = self._pays_beyond(name)
         if not hardly and (pays or judges_usd_per_h(here) > 0.0):
             return each * self._least(here, name, start, most // each, each)
         found = smallest(
-            lambda n: self._seen(with_workers(here, {name: n * each})).mean("step_s") <= limit, start, most // each
+            lambda n: self._seen(with_workers(here, {name: n * each})).whole("step_s") <= limit, start, most // each
         )
         found = most // each if found is None else found
         return each * (
@@ -384,12 +385,12 @@ class Crewing:
     def _enough(self, here: Scenario, name: str) -> int:
         """The fewest workers with which a step is hardly longer than with plenty of them."""
         free = self._seen(with_workers(here, {name: PLENTY}))
-        limit = (1.0 + _HARDLY) * free.mean("step_s")
+        limit = (1.0 + _HARDLY) * free.whole("step_s")
         counts = EDGES[1 : bisect_left(EDGES, free.mean(f"stations.{name}.workers_most")) + 2]
         start = bisect_left(counts, free.mean(f"stations.{name}.workers_p99"))
 
         def step_s(k: int) -> float:
-            return self._seen(with_workers(here, {name: int(counts[k - 1])})).mean("step_s")
+            return self._seen(with_workers(here, {name: int(counts[k - 1])})).whole("step_s")
 
         found = smallest(lambda k: step_s(k) <= limit, max(1, start), len(counts)) or len(counts)
         # Fewer calls at once may be better than plenty: engines then lose fewer of the blocks that a next turn wants.

@@ -21,7 +21,7 @@ from fleetsim.sim.load import mix_of
 from fleetsim.sim.pools import mean_kv_blocks
 from fleetsim.sim.records import NOT_TRAINING, Records
 from fleetsim.sim.spot import spot_metrics
-from fleetsim.sim.stations import loses_rollouts, station_metrics, station_usd, stations_of
+from fleetsim.sim.stations import loses_rollouts, station_metrics, station_usd
 from fleetsim.sim.window import StepWindow, window_of
 
 DAY_S = 86_400.0
@@ -55,7 +55,7 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
     trained samples / mean length of all samples sent in the window (below 1: long samples are lost). samples_lost:
     share of the samples that were generated for nothing, see `_samples_lost`. prefill_busy_fraction: of disaggregated
     fleets. cache_hit, host_hit: where the host keeps copies of KV blocks.
-    stations: name -> see `station_metrics` and `judge_metrics`. spot: see `spot_metrics`.
+    stations: name -> see `station_metrics` and `judge_metrics`. spot: see `spot_metrics`. whole_share: see `_whole`.
     Raises InputError for a run that took no time, StuckError for one that learned nothing.
     """
     window = window or window_of(records)
@@ -65,7 +65,8 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         remedy = "give trainer.fixed_s, or an engine whose iterations take time"
         raise InputError([Problem("run", f"{span:g} s", "takes no time, so it has no rates", remedy)])
     masked = masked_in(records, window)
-    lost = _masked_samples(records, window)
+    cut = records.samples[records.samples["masked"] == 1]  # by a station or a time limit
+    lost = float(cut["made"][_trained_in(records, window)[cut["group"]]].sum()) if len(cut) else 0.0
     trained = float(steps["output_tokens"].sum()) - float(_of_samples(records, "made", masked).sum()) - lost
     if (too_old := masked.any() and not _trained_in(records, window).any()) or (lost and not trained > 0):
         path = "admission.max_age" if too_old else "stations"  # no count that a search may choose
@@ -77,15 +78,14 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
     gpu_s = gpu_seconds(records, window)
     waste = _waste(records, window, trained, lost)
     judges = judge_metrics(records, window)
+    stations = (station_metrics(records, window) if len(records.stations) else {}) | judges
     return {
         "step_s": window.step_s,
         "trainer_idle_fraction": float(steps["wait_s"].sum()) / span,
         "rollout_idle_fraction": idle / instance_s,
         "rollout_utilization": utilization(records, window),
         "sync_fraction": float(steps["sync_block_s"].sum()) / span,
-        "switch_fraction": float(steps["switch_s"].sum()) / span,
-        "checkpoint_fraction": float(steps["checkpoint_s"].sum()) / span,
-        "evaluation_fraction": float(steps["evaluation_s"].sum()) / span,
+        **{f"{of}_fraction": float(steps[f"{of}_s"].sum()) / span for of in ("switch", "checkpoint", "evaluation")},
         "not_training_fraction": sum(float(steps[name].sum()) for name in NOT_TRAINING) / span,
         "lent_fraction": _lent(records, window),
         "queue_depth": _mean_queue(records, window),
@@ -110,7 +110,7 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         **_of_host(records, window),
         **_of_evaluations(records, window),
         **({"spot": spot_metrics(records, window)} if has_spot(records.scenario) else {}),
-        **({"stations": station_metrics(records, window) | judges} if len(records.stations) or judges else {}),
+        **({"stations": stations} if stations else {}),
     }
 
 
@@ -219,23 +219,12 @@ def masked_in(records: Records, window: StepWindow) -> NDArray[np.bool_]:
     return np.asarray(_taken_in(records, window) & (made - groups["version"] > limit))
 
 
-def _masks(records: Records) -> bool:
-    return any(station.lost == "masked" for station in stations_of(records.scenario).values())
-
-
-def _masked_samples(records: Records, window: StepWindow) -> float:
-    """Output tokens of the samples that a station or a time limit masked, in groups that were trained in the window."""
-    if not _masks(records):
-        return 0.0
-    samples = records.samples
-    return float(samples["made"][(samples["masked"] == 1) & _trained_in(records, window)[samples["group"]]].sum())
-
-
 def _whole(records: Records, window: StepWindow) -> dict[str, float]:
-    """Of the rollouts of the batches those that are whole, where a station or a time limit may lose some."""
-    if not loses_rollouts(records.scenario):
+    """Share of the batches that is learned from and was not cut, where anything may be lost."""
+    samples, admission = records.samples, records.scenario.admission
+    masks = admission.max_age is not None and AGE_ACTIONS[admission.age_action].masks
+    if not (masks or loses_rollouts(records.scenario)):
         return {}
-    samples = records.samples
     whole = (samples["status"] == DONE) & (samples["masked"] == 0) & (samples["made"] >= samples["target"])
     trained = float(np.count_nonzero(whole & _trained_in(records, window)[samples["group"]]))
     return {WHOLE.name: trained / (len(window.steps) * records.scenario.trainer.batch_samples)}
@@ -335,9 +324,7 @@ def _samples_lost(records: Records, window: StepWindow) -> dict[str, float]:
     group = records.samples["group"]
     counted = (trained | thrown_away)[group]
     # Of a group that was trained, the samples that were started beyond its size are lost too.
-    lost = (records.samples["status"] != DONE)[counted]
-    if _masks(records):
-        lost |= (records.samples["masked"] == 1)[counted]
+    lost = ((records.samples["status"] != DONE) | (records.samples["masked"] == 1))[counted]
     if thrown_away.any():
         lost |= thrown_away[group][counted]
     if not lost.any():

@@ -130,13 +130,13 @@ def _fleet(found: Anew) -> str:
         does = f"{fleet} {'does' if n == 1 else 'do'} what {now:,} do now"
     else:
         does = f"{fleet} would be best"
-    return f"{does} (step {units.seconds(found.trial.mean('step_s'))}, {cost_words(found)})"
+    return f"{does} (step {units.seconds(found.trial.whole('step_s'))}, {cost_words(found)})"
 
 
 def cost_words(found: Anew) -> str:
     """ "$0.33 per step, $0.10 less than now"."""
     change = f"{units.money(abs(found.saves_usd))} {'less' if found.saves_usd >= 0 else 'more'} than now"
-    return f"{units.money(found.trial.mean('cost_per_step'))} per step, {change}"
+    return f"{units.money(found.trial.whole('cost_per_step'))} per step, {change}"
 
 
 def _change(a: Alternative) -> str:

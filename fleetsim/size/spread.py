@@ -108,7 +108,7 @@ def spread_of(doubt: JointDoubt | None, chosen: Trial) -> CountSpread | None:
     def ending(factor: float, metrics: Mapping[str, float], cases: Cases, k: int) -> CountEnd:
         return CountEnd(factor, metrics, int(cases.best[k]), bool(cases.held[k]) or not doubt.targets)
 
-    known = KnownMetrics(job, doubt.surface, n, doubt.laws, chosen.estimates)
+    known = KnownMetrics(job, doubt.told(doubt.of, doubt.surface), n, doubt.laws, chosen.estimates)
     (low, high), (parts, widest) = doubt.counts(), parts_of(doubt, known, usd_per_h(job, n), ending)
     return CountSpread(
         instances=(min(low, n), max(high, n)),

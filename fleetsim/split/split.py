@@ -230,7 +230,7 @@ def _fresher(colocated: Sequence[Outcome], by: By) -> Outcome | None:
     if len(colocated) < 2:
         return next(iter(colocated), None)
     first, second = colocated
-    ratio = ratio_of(second.runs, first.runs, by)
+    ratio = ratio_of(second.whole, first.whole, by)
     fresh = second.arrangement.kind == "colocated_sync" and not differs(ratio, first.replications)
     return second if fresh else first
 
@@ -243,7 +243,7 @@ def _verdict(
         return "do_not_split", None
     if best_colocated is None:
         return "split", None
-    ratio = ratio_of(best_split.runs, best_colocated.runs, by)
+    ratio = ratio_of(best_split.whole, best_colocated.whole, by)
     if not differs(ratio, min(best_split.replications, best_colocated.replications)):
         return "no_difference", ratio
     split_wins = ratio.mean > 1.0 if by == "goodput" else ratio.mean < 1.0

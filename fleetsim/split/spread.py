@@ -136,8 +136,9 @@ def spread_of(
         there = None if moves is None or ratio is None else ratio.mean * math.exp(moves(cases.f)[k])
         return WayEnd(factor, metrics, way.label, way.kind, way.instances, regret, there)
 
-    surface, n = doubt.surface if chosen.apart or not rivals else doubt.rivals[0][0], chosen.instances
-    known = KnownMetrics(chosen.scenario, surface, n, laws, advised.estimates)
+    here = (of, doubt.surface) if chosen.apart or not rivals else (rivals[0], doubt.rivals[0][0])
+    n = chosen.instances
+    known = KnownMetrics(chosen.scenario, doubt.told(*here), n, laws, advised.estimates)
     usd_per_h = 3600.0 * advised.mean("cost_per_step") / advised.mean("step_s")
     parts, widest = parts_of(doubt, known, usd_per_h, ending)
     on_line = doubt.cases.row < len(doubt.cases.counts) - len(rivals)

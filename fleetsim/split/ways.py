@@ -23,7 +23,7 @@ from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate, differs, ratio_of
 from fleetsim.frameworks.equal_parts import divides, refusal
 from fleetsim.job.looks import looked
-from fleetsim.job.trials import flat
+from fleetsim.job.trials import flat, per_whole_step
 from fleetsim.records import replace
 from fleetsim.search.arrangements import Arrangement, colocated_async, colocated_sync, split, split_in_turn
 from fleetsim.search.explore import Search
@@ -229,8 +229,8 @@ class Ways:
 
 
 def badness(run: Mapping[str, Any], measure: By) -> float:
-    """A measure of a run, the smaller the better."""
-    value = float(run[measure])
+    """A measure of a run, the smaller the better, of what it trains whole."""
+    value = float(per_whole_step(run)[measure])
     return -value if measure == "goodput" else value
 
 
@@ -286,7 +286,7 @@ def ranked(ways: Sequence[Way], by: By) -> tuple[Outcome, ...]:
 
 def outcome_of(way: Way, first: Way, by: By, ranks: Mapping[str, int] = _UNRANKED) -> Outcome:
     """One way beside another, run by run."""
-    ratio = ratio_of(way.runs, first.runs, by)
+    ratio = ratio_of(way.whole, first.whole, by)
     ties = not differs(ratio, min(way.replications, first.replications))
     return Outcome(
         choice=way.choice,

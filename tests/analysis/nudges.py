@@ -135,7 +135,7 @@ def job_of_limits(seed: int) -> Scenario:
 def whole_step_s(run: Records) -> float:
     """Seconds of a step for each batch of whole rollouts that it trains."""
     metrics = metrics_of(run)
-    return float(metrics["step_s"]) / max(0.01, metrics.get("whole_rollouts", 1.0))
+    return float(metrics["step_s"]) / max(0.01, metrics.get("whole_share", 1.0))
 
 
 def nudges(s: Scenario, longest: float) -> Iterator[tuple[str, dict[str, Any], float]]:
