@@ -23,7 +23,7 @@ from fleetsim.job.result import Later
 from fleetsim.job.trials import Trial, Trials, per_whole_step, with_instances
 from fleetsim.records import field_names
 from fleetsim.search.best import best_of, decided_trial
-from fleetsim.search.change import Change, Typed
+from fleetsim.search.change import Change, OfWholeSamples, Typed
 from fleetsim.search.levers import LOST, OF_THE_ALGORITHM, ON_DEMAND, Lever, cuts_many, more_lost, risk_of
 from fleetsim.search.objective import Target
 
@@ -285,9 +285,9 @@ def _change(a: Alternative, counted: bool, *, mends: bool = False) -> Change:
     assert own is not None  # only those with a count of their own are moves
     step_s, flag = own.trial.whole("step_s"), a.flag.counted if counted else a.flag.own
     now, then = (trial.whole("step_s") / trial.mean("step_s") for trial in (own.instead_of, own.trial))
-    return Change(
+    return (OfWholeSamples if abs(now - then) > _OTHERWISE else Change)(
         a.text, flag, own.instances, own.instead_of.instances, own.saves_usd, own.saves_s, step_s, a.risk, mends,
-        a.permission, bool(a.flag.options), abs(now - then) > _OTHERWISE,
+        a.permission, bool(a.flag.options),
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
@@ -65,8 +65,7 @@ class Change(Struct, frozen=True):
     """text: the change in words. flag: what to type for it. instances: the count that it needs, instead_of: the
     recommended one. mends: with it a fleet holds the targets, and without it none does. saves_usd, saves_s: of a step,
     below 0 where it costs more. risk: what it asks of the algorithm; permission: that, where the recipe does not allow
-    it by itself. in_words: what is set is no single flag, so it is told by its text. whole: other shares of the samples
-    are lost with it, so it is told by what a step trains whole.
+    it by itself. in_words: what is set is no single flag, so it is told by its text.
     """
 
     text: str
@@ -80,7 +79,8 @@ class Change(Struct, frozen=True):
     mends: bool = False
     permission: str | None = None
     in_words: bool = False
-    whole: bool = False
+
+    of: ClassVar[str] = "a step"
 
     @property
     def words(self) -> str:
@@ -104,7 +104,7 @@ class Change(Struct, frozen=True):
     @property
     def _saves(self) -> str:
         money, time = (f(abs(x)) for f, x in ((units.money, self.saves_usd), (units.seconds, self.saves_s)))
-        step = "a step's worth of whole samples" if self.whole else "a step"
+        step = self.of
         if abs(self.saves_s) <= _ALIKE * self.step_s:
             return f"saves {money} {step}" if self.saves_usd > 0 else f"costs {money} more {step}"
         if self.saves_usd > 0 and self.saves_s > 0:
@@ -112,3 +112,9 @@ class Change(Struct, frozen=True):
         if self.saves_s > 0:
             return f"saves {time} {step} for {money} more"
         return f"saves {money} {step}, which takes {time} longer"
+
+
+class OfWholeSamples(Change, frozen=True):
+    """One with which other shares of the samples are lost: it is told by what a step trains whole."""
+
+    of: ClassVar[str] = "a step's worth of whole samples"
