@@ -330,7 +330,8 @@ def test_an_input_in_doubt_moves_the_figure_by_its_ends() -> None:
     value = 10.0 + 30.0 * scenario.engine.slowdown
     assert moved.value == pytest.approx(value)
     wanted = math.hypot(step_off(modelled)[1] * value, (high - 1.0) * 30.0 * scenario.engine.slowdown)
-    assert step_off(modelled)[1] > step_off(modelled)[0] > RERUN  # a job that nobody measured is rather slower
+    below, above = step_off(modelled)
+    assert above > below >= RERUN  # a job that nobody measured is rather slower; below, its inputs may explain all
     assert moved.high - value == pytest.approx(wanted)
 
 
