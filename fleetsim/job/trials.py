@@ -300,6 +300,11 @@ Way = TypeVar("Way")
 Runs = Sequence[Mapping[str, Any]]
 
 
+def whole_ratio(runs: Runs, base: Runs, metric: str) -> Estimate:
+    """A metric over that of the job as it is, paired, of what each trains whole."""
+    return ratio_of([*map(per_whole_step, runs)], [*map(per_whole_step, base)], metric)
+
+
 def runs_of(ways: Mapping[Way, Scenario], replications: int, measure: Measure) -> Mapping[Way, Runs]:
     """Flat metrics of each replication of each way, in the order of the ways. A run that gets stuck, or that cannot be
     made, is left out."""
@@ -321,6 +326,6 @@ def runs_of(ways: Mapping[Way, Scenario], replications: int, measure: Measure) -
 def step_beside(runs: Runs, base: Runs) -> tuple[float, Estimate, bool]:
     """Mean seconds of a step, the ratio of what each trains whole to that of the job as it is, paired, and whether it
     is more than chance."""
-    ratio = ratio_of([*map(per_whole_step, runs)], [*map(per_whole_step, base)], "step_s")
+    ratio = whole_ratio(runs, base, "step_s")
     step_s = sum(float(run["step_s"]) for run in runs) / len(runs)
     return step_s, ratio, differs(ratio, min(len(runs), len(base)))

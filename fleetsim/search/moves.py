@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.estimates import Estimate, Runs, differs, ratio_of
+from fleetsim.estimates import Runs, differs
 from fleetsim.job.looks import looked
 from fleetsim.job.result import Later
 from fleetsim.job.trainer_scaling import count_words, takes_turns
@@ -21,10 +21,10 @@ from fleetsim.job.trials import (
     Tell,
     Trial,
     Trials,
-    per_whole_step,
     runs_of,
     trial_of,
     unit_of,
+    whole_ratio,
     with_instances,
 )
 from fleetsim.job.words import reached_limits
@@ -143,7 +143,7 @@ class _Beside:
     def step_by_look(self, name: str) -> float:
         """The step of a lever over that of the job, in looks; 0 where one of them says nothing."""
         found, base = self.look(self.levers[name].scenario) if name in self.levers else [], self.look(self.scenario)
-        return _over(found, base, "step_s").mean if found and base else 0.0
+        return whole_ratio(found, base, "step_s").mean if found and base else 0.0
 
 
 def _told(beside: _Beside, name: str, moved: Alternative | None) -> Alternative | None:
@@ -246,7 +246,7 @@ class _Moves:
         if not helps:
             half = max(1, now.instances // unit_of(lever.scenario) // 2) * unit_of(lever.scenario)
             with_it, without = (self._beside.look(with_instances(job, half)) for job in (lever.scenario, scenario))
-            if not with_it or (without and not differs(_over(with_it, without, "step_s"), 1)):
+            if not with_it or (without and not differs(whole_ratio(with_it, without, "step_s"), 1)):
                 return None
         beat = (1.0 - least) * objective(scenario, now.instances, now.whole("step_s"))
         trials = Trials(lever.scenario, self._measure)
@@ -294,9 +294,4 @@ def _beyond(lever: Lever, more: Lever) -> Lever:
 
 def _helps(runs: Runs, base: Runs) -> bool:
     """Whether a look of a lever is shorter, or cheaper, at the same count."""
-    return any(_over(runs, base, m).mean < 1.0 - LEAST_GAIN for m in PER_STEP)
-
-
-def _over(runs: Runs, base: Runs, metric: str) -> Estimate:
-    """A metric over that of the job, of what each trains whole."""
-    return ratio_of([*map(per_whole_step, runs)], [*map(per_whole_step, base)], metric)
+    return any(whole_ratio(runs, base, m).mean < 1.0 - LEAST_GAIN for m in PER_STEP)
